@@ -32,10 +32,14 @@ class ChatTemplate {
   static Result<std::shared_ptr<const ChatTemplate>> parse(std::string_view source, Limits limits = {});
   ~ChatTemplate();
 
-  // `data` is a JSON object of the template's variables: messages, tools, add_generation_prompt,
-  // bos_token, eos_token, ... Neighbouring pieces of one kind are joined.
+  // `data` is a JSON object of the variables that come from the conversation (messages, tools, ...):
+  // text taken from its strings is user text, also after filters, slices and concatenation.
+  // `constants` are variables of the model and the caller's own (bos_token, eos_token,
+  // add_generation_prompt, enable_thinking): their text counts as the template's.
+  // Neighbouring pieces of one kind are joined.
   // Errors: what the template raises itself (raise_exception), unknown names, limits.
-  Result<std::vector<Piece>> render(const nlohmann::ordered_json& data) const;
+  Result<std::vector<Piece>> render(const nlohmann::ordered_json& data,
+                                    const nlohmann::ordered_json& constants) const;
 
  private:
   struct Impl;
