@@ -1,18 +1,35 @@
 # Compile options of every target. Two rules that results depend on (docs/decisions/0003):
-# no contraction of a*b+c by the compiler, and no -march flag outside the kernel files.
+# no contraction of a*b+c by the compiler, and no -m or -march flag outside the kernel files.
+# The presets (CMakePresets.json) only pick among the switches below.
+option(CULET_WERROR "Treat warnings as errors" ON)
+set(CULET_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (for example address,undefined)")
+
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-add_compile_options(-ffp-contract=off -fno-math-errno -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-                    -Wimplicit-fallthrough -Werror)
-if(NOT CMAKE_CXX_FLAGS_RELEASE MATCHES "-O")
-  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
+if(NOT CMAKE_BUILD_TYPE MATCHES "^(Debug|Release|RelWithDebInfo)$")
+  message(FATAL_ERROR "CMAKE_BUILD_TYPE is '${CMAKE_BUILD_TYPE}'; use Debug, Release or RelWithDebInfo")
+endif()
+# Release keeps line numbers for profiles. RelWithDebInfo is what the tests run: the same -O2, with
+# assertions of the C library and of libstdc++ left in.
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g")
+add_compile_definitions($<$<NOT:$<CONFIG:Release>>:_GLIBCXX_ASSERTIONS>)
+
+add_compile_options(-ffp-contract=off -fno-math-errno
+                    -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough)
+if(CULET_WERROR)
+  add_compile_options(-Werror)
 endif()
 
-set(CULET_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (for example address,undefined)")
 if(CULET_SANITIZE)
   add_compile_options(-fsanitize=${CULET_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CULET_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # g++ reports variables that only its own instrumentation leaves unset.
+    add_compile_options(-Wno-maybe-uninitialized)
+  endif()
 endif()
 
 find_program(CCACHE ccache)
