@@ -83,7 +83,9 @@ class Model {
 enum class KvType : uint8_t { kF32, kF16 };
 
 struct SessionOptions {
-  int64_t context = 4096;        // tokens the session can hold; more is an error before any work
+  // Tokens the session can hold: an append past it is an error before any work. 0: the smaller of
+  // 4096 and what the model was trained for; more than it was trained for is an error.
+  int64_t context = 0;
   KvType keys = KvType::kF16, values = KvType::kF16;
 };
 
@@ -94,16 +96,18 @@ class Session {
   virtual ~Session() = default;
 
   virtual const Model& model() const = 0;
+  virtual int64_t context() const = 0;   // tokens it can hold
   virtual std::span<const Token> tokens() const = 0;
   // Evaluates tokens behind the present ones. On an error nothing was appended.
   // progress(done, all) after each pass; may be empty; returning false stops with kCancelled and the
-  // session as it was before the call.
+  // session as it was before the call. Callbacks must not use this session, and must not throw.
+  // A logit that is NaN or infinite in a row that is read is kNumeric.
   using Progress = std::function<bool(int64_t, int64_t)>;
   virtual Result<void> append(std::span<const Token> tokens, const Progress& progress = {}) = 0;
   // The same, and calls row(position, logits) for every new token's logits in order.
   using RowFn = std::function<void(int64_t, std::span<const float>)>;
   virtual Result<void> append_each(std::span<const Token> tokens, const RowFn& row, const Progress& progress = {}) = 0;
-  // Raw logits after the last token: [vocabulary]; empty before the first append.
+  // Raw logits after the last token: [vocabulary]; empty before the first append and after a rewind.
   virtual std::span<const float> logits() const = 0;
   virtual void clear() = 0;      // as a new session, bit for bit
   // Forgets tokens from `length` on. False: the memory needed is gone; clear and append again
@@ -136,7 +140,8 @@ struct GenerateOptions {
 
 struct Started { int64_t prompt_tokens; };
 struct Progress { int64_t done, all; };               // prompt tokens evaluated
-struct TextDelta { std::string text; Token id; };     // whole characters only; may be empty
+// Whole characters only; may be empty. id -1: what was left of an unfinished character at the end.
+struct TextDelta { std::string text; Token id; };
 enum class FinishReason : uint8_t { kStop, kLength, kContext, kCancelled };
 struct Finished {
   FinishReason reason;
@@ -148,7 +153,9 @@ using Event = std::variant<Started, Progress, TextDelta, Finished>;
 using EventFn = std::function<bool(const Event&)>;
 
 // Appends the prompt and generates until an end-of-generation token, max_tokens or a full context.
-// The session then holds prompt and answer.
+// The session then holds prompt and answer: every token of a TextDelta, not the one that ended it.
+// An empty prompt continues from the session's logits. On an error (before the answer: nothing was
+// appended; later: the tokens so far stay) no Finished follows.
 Result<Finished> generate(Session& session, std::span<const Token> prompt, const GenerateOptions& options,
                           const EventFn& on_event);
 
