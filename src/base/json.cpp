@@ -4,6 +4,8 @@
 // the object. Depth is checked by a scan before parsing, so the message can say where.
 #include "base/json.h"
 
+#include "base/utf8.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -51,6 +53,27 @@ std::optional<std::string_view> duplicate_key(const Json::object_t& object) {
   return *twice;
 }
 
+// The library's "[id] parse error at line 1, column 2: syntax error while parsing value - REASON;
+// last read: '...'" without what we say ourselves.
+std::string_view reason_of(std::string_view what) {
+  for (const std::string_view before : {"] ", " - "}) {
+    if (const size_t at = what.find(before); at != what.npos)
+      what.remove_prefix(at + before.size());
+  }
+  return what.substr(0, what.find("; last read: "));
+}
+
+std::string shortened(std::string_view token) {
+  std::string out;
+  for (size_t pos = 0; pos < token.size();) {
+    const Utf8Step step = utf8_step(token, pos);
+    if (pos + size_t(step.length) > 40) return out + "...";
+    out += token.substr(pos, size_t(step.length));
+    pos += size_t(step.length);
+  }
+  return out;
+}
+
 class Builder : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return add(nullptr); }
@@ -70,18 +93,15 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
   bool end_object() override {
     if (auto twice = duplicate_key(open_.back().value.get_ref<const Json::object_t&>())) {
-      error_ = fmt::format("the key \"{}\" occurs twice in one JSON object", twice->substr(0, 80));
+      error_ = fmt::format("the key \"{}\" occurs twice in one JSON object", shortened(*twice));
       return false;
     }
     return close();
   }
   bool parse_error(size_t position, const std::string& token,
                    const nlohmann::detail::exception& why) override {
-    std::string_view reason = why.what();
-    if (const size_t colon = reason.rfind("; "); colon != reason.npos)
-      reason = reason.substr(colon + 2);
-    error_ = fmt::format("JSON error at byte {} near '{}': {}", position,
-                         std::string_view(token).substr(0, 40), reason);
+    error_ = fmt::format("JSON error at byte {}: {}", position, reason_of(why.what()));
+    if (utf8_valid(token)) error_ += fmt::format(" near '{}'", shortened(token));
     return false;
   }
 
