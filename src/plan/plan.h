@@ -17,6 +17,8 @@
 
 namespace culet::plan {
 
+enum class Activation : uint8_t { kNone, kSilu, kGelu, kGeluErf, kRelu, kSigmoid, kTanh };
+
 using ValueId = int32_t;
 using TensorId = int32_t;      // index into GgufFile::tensors()
 constexpr int32_t kNone = -1;
@@ -47,7 +49,6 @@ struct Value {
   int64_t row_bytes = 0;            // bytes a row takes in the arena, multiple of 64
 };
 
-enum class Activation : uint8_t { kNone, kSilu, kGelu, kGeluErf, kRelu, kSigmoid, kTanh };
 enum class Arithmetic : uint8_t { kAdd, kSub, kMul, kDiv };
 
 struct RopeSpec {                   // one table of angles, shared by every rope op that equals it
