@@ -1,0 +1,70 @@
+# Thin on purpose: CMakePresets.json configures, scripts/ do the work; here is only what depends on what.
+#   make run PROMPT="..." MODEL=name-or-path ARGS="--temp 0"
+.DEFAULT_GOAL := help
+.PHONY: help run build test check format asan tsan fuzz clean
+
+PROMPT ?= Why is the sky blue? Answer in two sentences.
+MODEL ?= smollm2-135m-instruct
+ARGS ?=
+# Taken as they are ($ and quotes included) and handed to the shell as environment variables.
+override PROMPT := $(value PROMPT)
+override MODEL := $(value MODEL)
+export PROMPT MODEL
+
+help:
+	@echo 'make run      answer PROMPT with MODEL (a name of models/catalogue.json, or a path); ARGS go to culet'
+	@echo 'make build    build/release/culet'
+	@echo 'make test     set up, fetch the test models, run every test'
+	@echo 'make check    formatting, includes, spelling, clang-tidy (before a commit)'
+	@echo 'make format   format the sources in place'
+	@echo 'make asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (make tsan: threads)'
+	@echo 'make fuzz     build the libFuzzer programs'
+	@echo 'make clean    remove build/'
+
+# What is installed is looked at again only when the list changes.
+build/setup.%: scripts/setup scripts/packages.txt
+	@scripts/setup $*
+	@mkdir -p build && touch $@
+
+build/release/build.ninja: build/setup.build
+build/test/build.ninja build/asan/build.ninja build/tsan/build.ninja: build/setup.test
+build/fuzz/build.ninja: build/setup.develop
+
+# Configured once; after that Ninja notices a changed CMakeLists.txt by itself.
+build/%/build.ninja: CMakePresets.json
+	@cmake --preset $* --log-level=NOTICE
+	@touch $@
+
+build: build/release/build.ninja
+	@cmake --build --preset release --target culet
+
+# Rebuilding is silent when the program is there already: the answer is what one wants to see.
+run: build/release/build.ninja
+	@cmake --build --preset release --target culet $(if $(wildcard build/release/culet),-- --quiet) >&2
+	@model=$$(scripts/fetch_model "$$MODEL") && exec build/release/culet run "$$model" "$$PROMPT" $(ARGS)
+
+# One ctest over both builds, so that its last lines speak for everything.
+test: build/test/build.ninja build/asan/build.ninja
+	@scripts/fetch_model --all >/dev/null
+	@cmake --build --preset test
+	@cmake --build --preset asan
+	@mkdir -p build/all
+	@printf 'subdirs("%s")\n' "$(CURDIR)/build/test" "$(CURDIR)/build/asan" >build/all/CTestTestfile.cmake
+	@CULET_MODELS="$$(scripts/fetch_model --cache)" ctest --test-dir build/all -j2 --output-on-failure
+
+asan tsan: %: build/%/build.ninja
+	@cmake --build --preset $@
+	@ctest --preset $@
+
+fuzz: build/fuzz/build.ninja
+	@cmake --build --preset fuzz
+	@echo 'Run one: build/fuzz/fuzz/gguf_fuzz build/fuzz/found fuzz/corpus/gguf  (first: mkdir -p build/fuzz/found)'
+
+check: build/setup.develop build/test/build.ninja
+	@scripts/check build/test
+
+format: build/setup.develop
+	@scripts/format
+
+clean:
+	rm -rf build
