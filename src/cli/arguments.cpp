@@ -1,0 +1,295 @@
+// Takes argv and the environment, gives one command's arguments or a usage error.
+//
+// Each command has one function that declares its flags beside the fields they fill; help texts end
+// with examples because those are read first. Flags win over environment variables, and a variable
+// with a value nobody understands is an error like a flag with one: what is spelled wrong must not
+// be silently ignored.
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+
+namespace culet::cli {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+
+constexpr std::string_view kAbout =
+    "Runs open language models on this machine's processor.\n"
+    "MODEL is the path of a GGUF file.";
+
+constexpr std::string_view kFooter =
+    "\nEnvironment:\n"
+    "  CULET_ISA=NAME        instruction set to use instead of the best one (culet show lists it)\n"
+    "  CULET_THREADS=N       threads when --threads is not given\n"
+    "  CULET_FUSE=off        run the plan without fused operations (same bits, slower)\n"
+    "  CULET_ARCH_DIR=DIR    folder of .arch files that add to or replace the built-in ones\n"
+    "\nExamples:\n"
+    "  culet run model.gguf \"Why is the sky blue?\"\n"
+    "  culet show model.gguf\n"
+    "  culet COMMAND --help";
+
+constexpr std::string_view kRunFooter =
+    "\nThe same command gives the same text: the seed is 0 unless you say otherwise.\n"
+    "Ctrl-C stops the answer and keeps what is there.\n"
+    "\nExamples:\n"
+    "  culet run model.gguf \"Name three rivers.\"\n"
+    "  culet run model.gguf --system \"Answer in one word.\" \"Capital of France?\" --temp 0\n"
+    "  culet run model.gguf --raw \"Once upon a time\" -n 100 --seed 7\n"
+    "  culet run model.gguf --jsonl \"Hello\" | jq -r 'select(.event==\"text\").text'\n"
+    "  git diff | culet run model.gguf -q --ctx 8192";
+
+constexpr std::string_view kTokenizeFooter =
+    "\nPrints a JSON array of token ids. Standard input is taken byte for byte.\n"
+    "\nExamples:\n"
+    "  culet tokenize model.gguf \"Hello, world\"\n"
+    "  culet tokenize model.gguf --no-bos - < book.txt\n"
+    "  culet tokenize model.gguf --parse-special \"<|im_start|>user\"";
+
+constexpr std::string_view kScoreFooter =
+    "\nPrints a JSON line a token: {pos, id, text, nll, entropy, top}. nll, entropy and top "
+    "describe the\n"
+    "distribution that predicted this token (null for the first); nats, from raw logits. The last "
+    "line\n"
+    "is {tokens, mean_nll, perplexity, next}; next is the distribution after the last token.\n"
+    "\nExamples:\n"
+    "  culet score model.gguf book.txt | tail -1\n"
+    "  echo -n \"The sky is blue\" | culet score model.gguf --top 3\n"
+    "  echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32";
+
+constexpr std::string_view kExplainFooter =
+    "\nPrints the plan: an operation a line with its shapes, types, kernel, slots and bytes.\n"
+    "\nExamples:\n"
+    "  culet explain model.gguf\n"
+    "  CULET_FUSE=off culet explain model.gguf | grep rope";
+
+constexpr std::string_view kShowFooter =
+    "\nExamples:\n"
+    "  culet show model.gguf\n"
+    "  culet show model.gguf --json | jq .tensor_types";
+
+// A number in [low, high]; NaN is in no range.
+CLI::Validator number_in(double low, double high, const std::string& words) {
+  return CLI::Validator(
+      [low, high, words](std::string& input) {
+        double value = 0;
+        const bool ok = CLI::detail::lexical_cast(input, value) && value >= low && value <= high;
+        return ok ? std::string() : "\"" + input + "\" is not " + words;
+      },
+      "", "");
+}
+
+std::string footer(std::string_view text) { return std::string(text); }
+
+// ---------------------------------------------------------------- commands
+
+void add_model(CLI::App* command, ModelArguments* model) {
+  command->add_option("MODEL", model->path, "Path of a GGUF file")->required();
+  command
+      ->add_option("--threads", model->options.threads,
+                   "Threads to compute with (default: one a physical core)")
+      ->check(number_in(1, kMaxThreads, "a number of threads from 1 to 1024"));
+  command->add_flag("--precise", model->options.precise,
+                    "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
+}
+
+CLI::App* add_run(CLI::App* app, RunArguments* run) {
+  CLI::App* command = app->add_subcommand("run", "Answer a prompt, or continue a text");
+  Sampling& sampling = run->generate.sampling;
+  add_model(command, &run->model);
+  command->add_option("PROMPT", run->prompt,
+                      "What to answer; \"-\", or no PROMPT and a pipe: standard input");
+  command->add_option("--system", run->system, "System message in front of the prompt")
+      ->type_name("TEXT");
+  command->add_flag("--raw", run->raw, "Continue PROMPT as text, without the chat template");
+  command
+      ->add_option("-n,--max-tokens", run->generate.max_tokens,
+                   "Longest answer in tokens; -1: until the context is full")
+      ->capture_default_str()
+      ->check(number_in(-1, 1e15, "a number of tokens, or -1"));
+  command
+      ->add_option("--ctx", run->context,
+                   "Tokens of context (default: 4096, or what the model has if less)")
+      ->check(number_in(1, 1e15, "a number of tokens"));
+  command->add_option("--temp", sampling.temperature, "Temperature; 0: always the likeliest token")
+      ->capture_default_str()
+      ->check(number_in(0, 1e6, "a temperature of 0 or more"));
+  command->add_option("--top-k", sampling.top_k, "Choose among the K likeliest; 0: all")
+      ->capture_default_str()
+      ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
+  command
+      ->add_option("--top-p", sampling.top_p,
+                   "Choose among the likeliest with this probability together; 1: all")
+      ->capture_default_str()
+      ->check(number_in(1e-6, 1, "a probability above 0, up to 1"));
+  command->add_option("--seed", sampling.seed, "Seed of the random choices")->capture_default_str();
+  command->add_flag("--jsonl", run->jsonl, "Print events as JSON, one a line");
+  command->add_flag("-q,--quiet", run->quiet, "No progress and no timing on standard error");
+  command->footer(footer(kRunFooter));
+  return command;
+}
+
+CLI::App* add_tokenize(CLI::App* app, TokenizeArguments* tokenize) {
+  CLI::App* command = app->add_subcommand("tokenize", "Print the token ids of a text");
+  add_model(command, &tokenize->model);
+  command->add_option("TEXT", tokenize->text, "The text; \"-\" or nothing: standard input");
+  command->add_flag("--no-bos{false}", tokenize->add_special,
+                    "Without the beginning and end tokens that the model asks for");
+  command->add_flag("--parse-special", tokenize->parse_special,
+                    "Text that spells a control token becomes that token");
+  command->footer(footer(kTokenizeFooter));
+  return command;
+}
+
+CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
+  CLI::App* command =
+      app->add_subcommand("score", "Print how well the model predicts each token of a text");
+  const std::map<std::string, KvType> types{{"f16", KvType::kF16}, {"f32", KvType::kF32}};
+  add_model(command, &score->model);
+  command->add_option("FILE", score->file, "File with the text; \"-\" or nothing: standard input");
+  command->add_flag("--ids", score->ids,
+                    "The input is a JSON array of token ids; implies --no-bos");
+  command->add_flag("--no-bos{false}", score->add_special,
+                    "Without the beginning and end tokens that the model asks for");
+  command->add_option("--top", score->top, "Likeliest tokens to print for each position")
+      ->capture_default_str()
+      ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
+  command
+      ->add_option("--kv", score->kv, "Type of the key and value cache: f16 or f32 (default f16)")
+      ->transform(CLI::CheckedTransformer(types, CLI::ignore_case).description(""))
+      ->type_name("TYPE");
+  command->footer(footer(kScoreFooter));
+  return command;
+}
+
+CLI::App* add_explain(CLI::App* app, ExplainArguments* explain) {
+  CLI::App* command = app->add_subcommand("explain", "Print the plan that runs the model");
+  add_model(command, &explain->model);
+  command->footer(footer(kExplainFooter));
+  return command;
+}
+
+CLI::App* add_show(CLI::App* app, ShowArguments* show) {
+  CLI::App* command = app->add_subcommand("show", "Print what is in a model file");
+  add_model(command, &show->model);
+  command->add_flag("--json", show->json, "Print JSON");
+  command->footer(footer(kShowFooter));
+  return command;
+}
+
+// ---------------------------------------------------------------- environment
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+Result<void> read_isa(ModelOptions* options) {
+  options->isa = variable("CULET_ISA");
+  std::string known;
+  for (const auto& [name, usable] : instruction_sets()) {
+    if (name == options->isa) return {};
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  if (options->isa.empty()) return {};
+  return fail(ErrorCode::kInvalidArgument, "CULET_ISA is \"" + options->isa +
+                                               "\", which this build does not have; use one of " +
+                                               known + ", or unset it");
+}
+
+Result<void> read_fuse(ModelOptions* options) {
+  const std::string value = variable("CULET_FUSE");
+  if (!value.empty() && value != "on" && value != "off") {
+    return fail(ErrorCode::kInvalidArgument,
+                "CULET_FUSE is \"" + value + "\"; use on or off, or unset it");
+  }
+  options->fuse = value != "off";
+  return {};
+}
+
+Result<void> read_threads(ModelOptions* options) {
+  const std::string value = variable("CULET_THREADS");
+  if (value.empty() || options->threads > 0) return {};
+  int threads = 0;
+  if (!CLI::detail::lexical_cast(value, threads) || threads < 1 || threads > kMaxThreads) {
+    return fail(ErrorCode::kInvalidArgument,
+                "CULET_THREADS is \"" + value + "\"; use a number from 1 to 1024, or unset it");
+  }
+  options->threads = threads;
+  return {};
+}
+
+Result<void> read_environment(ModelOptions* options) {
+  options->arch_dir = variable("CULET_ARCH_DIR");
+  CULET_TRY_VOID(read_isa(options));
+  CULET_TRY_VOID(read_fuse(options));
+  return read_threads(options);
+}
+
+template <class T>
+Result<Arguments> with_environment(T arguments) {
+  CULET_TRY_VOID(read_environment(&arguments.model.options));
+  return Arguments(std::move(arguments));
+}
+
+// ---------------------------------------------------------------- the whole
+
+Result<RunArguments> check_run(RunArguments run) {
+  if (run.raw && run.system) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--system needs the chat template, which --raw leaves out; drop one of them");
+  }
+  return run;
+}
+
+tl::unexpected<Error> usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what();
+  text = text.substr(0, text.find('\n'));
+  std::string help = "culet --help";
+  for (const CLI::App* command : app.get_subcommands()) {
+    help = "culet " + command->get_name() + " --help";
+  }
+  return fail(ErrorCode::kInvalidArgument, text + " (see " + help + ")");
+}
+
+}  // namespace
+
+Result<Arguments> parse_arguments(int argc, const char* const* argv) {
+  RunArguments run;
+  TokenizeArguments tokenize;
+  ScoreArguments score;
+  ExplainArguments explain;
+  ShowArguments show;
+  CLI::App app(std::string(kAbout), "culet");
+  app.footer(footer(kFooter));
+  app.set_version_flag("--version", "culet " + std::string(version()));
+  app.require_subcommand(1);
+  const CLI::App* run_command = add_run(&app, &run);
+  const CLI::App* tokenize_command = add_tokenize(&app, &tokenize);
+  const CLI::App* score_command = add_score(&app, &score);
+  const CLI::App* explain_command = add_explain(&app, &explain);
+  add_show(&app, &show);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Page{app.help()};
+  } catch (const CLI::CallForVersion& page) {
+    return Page{std::string(page.what()) + "\n"};
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error);
+  }
+  if (run_command->parsed()) {
+    CULET_TRY(run, check_run(std::move(run)));
+    return with_environment(std::move(run));
+  }
+  if (tokenize_command->parsed()) return with_environment(std::move(tokenize));
+  if (score_command->parsed()) return with_environment(std::move(score));
+  if (explain_command->parsed()) return with_environment(std::move(explain));
+  return with_environment(std::move(show));
+}
+
+}  // namespace culet::cli

@@ -1,0 +1,62 @@
+// What the user asked for: the command line and the CULET_* environment variables, checked.
+#pragma once
+
+#include "culet/engine.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace culet::cli {
+
+// Every command that opens a model has these.
+struct ModelArguments {
+  std::string path;
+  ModelOptions options;
+};
+
+struct RunArguments {
+  ModelArguments model;
+  std::optional<std::string> prompt;  // none or "-": standard input
+  std::optional<std::string> system;
+  bool raw = false, jsonl = false, quiet = false;
+  int64_t context = 0;  // 0: the smaller of 4096 and the model's
+  GenerateOptions generate;
+};
+
+struct TokenizeArguments {
+  ModelArguments model;
+  std::optional<std::string> text;  // none or "-": standard input
+  bool add_special = true, parse_special = false;
+};
+
+struct ScoreArguments {
+  ModelArguments model;
+  std::optional<std::string> file;  // none or "-": standard input
+  bool ids = false, add_special = true;
+  int top = 5;
+  KvType kv = KvType::kF16;
+};
+
+struct ExplainArguments {
+  ModelArguments model;
+};
+
+struct ShowArguments {
+  ModelArguments model;
+  bool json = false;
+};
+
+// A page of text that was asked for: help or the version.
+struct Page {
+  std::string text;
+};
+
+using Arguments = std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments,
+                               ExplainArguments, ShowArguments>;
+
+// Errors (all of them usage errors): one sentence that says which help to read.
+Result<Arguments> parse_arguments(int argc, const char* const* argv);
+
+}  // namespace culet::cli

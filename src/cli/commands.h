@@ -1,0 +1,25 @@
+// One function a command. Each gives the exit status; an Error becomes one line on standard error.
+#pragma once
+
+#include "cli/arguments.h"
+#include "cli/console.h"
+#include "culet/engine.h"
+
+#include <memory>
+
+namespace culet::cli {
+
+constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2;
+constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells report it
+
+Result<int> run_command(const RunArguments& arguments, Output& out);
+Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out);
+Result<int> score_command(const ScoreArguments& arguments, Output& out);
+Result<int> explain_command(const ExplainArguments& arguments, Output& out);
+Result<int> show_command(const ShowArguments& arguments, Output& out);
+
+// Loads the model with progress on the status line.
+Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
+                                                bool quiet = false);
+
+}  // namespace culet::cli

@@ -1,0 +1,81 @@
+#include "cli/console.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+namespace culet::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return line;
+}
+
+}  // namespace
+
+void prepare_streams() {
+  ::signal(SIGPIPE, SIG_IGN);
+  for (int stream = 0; stream <= 2; ++stream) {
+    // Read-only for all three: a write to a stream that was closed still fails.
+    if (::fcntl(stream, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDONLY));
+  }
+}
+
+bool Output::write(std::string_view text) {
+  if (failed()) return false;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) error_ = errno ? errno : EIO;
+  return !failed();
+}
+
+bool Output::flush() {
+  if (failed()) return false;
+  if (std::fflush(stdout) != 0) error_ = errno ? errno : EIO;
+  return !failed();
+}
+
+Error Output::error() const {
+  if (error_ == EPIPE) return {ErrorCode::kCancelled, "nobody reads the output any more"};
+  return {ErrorCode::kIo, std::string("cannot write to standard output: ") + std::strerror(error_)};
+}
+
+void print_error(std::string_view text) { print_note("culet: " + std::string(text)); }
+
+void print_note(std::string_view text) {
+  const std::string line = one_line(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+StatusLine::StatusLine(bool wanted) : enabled_(wanted && ::isatty(STDERR_FILENO)) {}
+
+void StatusLine::show(std::string_view text) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!enabled_ || now - start_ < 1s || now - shown_ < 100ms) return;
+  std::fprintf(stderr, "\r%.*s\x1b[K", static_cast<int>(text.size()), text.data());
+  std::fflush(stderr);
+  visible_ = true;
+  shown_ = now;
+}
+
+void StatusLine::clear() {
+  if (visible_) std::fputs("\r\x1b[K", stderr);
+  visible_ = false;
+}
+
+std::string printable(std::string_view bytes) {
+  const nlohmann::json value = std::string(bytes);
+  const std::string quoted = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json::parse(quoted).get<std::string>();
+}
+
+}  // namespace culet::cli

@@ -1,0 +1,55 @@
+// The two standard streams: results on standard output, everything else on standard error.
+#pragma once
+
+#include "culet/result.h"
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace culet::cli {
+
+// Opens /dev/null on a standard stream that the caller left closed, so that no file the program
+// opens later takes its number, and ignores SIGPIPE, so that a closed pipe is a failed write.
+void prepare_streams();
+
+// Standard output. After a write has failed every later one fails too, without a message of its
+// own.
+class Output {
+ public:
+  bool write(std::string_view text);  // buffered; false: failed now or before
+  bool flush();
+  bool failed() const { return error_ != 0; }
+  // kIo with the system's reason; kCancelled when whoever read our output has gone.
+  Error error() const;
+
+ private:
+  int error_ = 0;
+};
+
+// "culet: TEXT" as one line of standard error; control characters in it become spaces.
+void print_error(std::string_view text);
+void print_note(std::string_view text);  // the same without the prefix
+
+// A line of progress on standard error that is rewritten in place; shown only on a terminal, and
+// only when the work has taken a second.
+class StatusLine {
+ public:
+  explicit StatusLine(bool wanted);
+  ~StatusLine() { clear(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+  void show(std::string_view text);
+  void clear();
+
+ private:
+  bool enabled_;
+  bool visible_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point shown_{};
+};
+
+// The bytes as UTF-8: what is not, becomes U+FFFD.
+std::string printable(std::string_view bytes);
+
+}  // namespace culet::cli

@@ -1,0 +1,17 @@
+// Events of the engine as JSON objects, one a line (culet run --jsonl).
+#pragma once
+
+#include "culet/engine.h"
+
+#include <string>
+#include <string_view>
+
+namespace culet::cli {
+
+// {"event": "started" | "progress" | "text" | "finished", ...} and a newline.
+std::string event_line(const Event& event);
+std::string error_line(const Error& error);  // {"event": "error", "code": ..., "message": ...}
+
+std::string_view reason_name(FinishReason reason);  // "stop", "length", "context", "cancelled"
+
+}  // namespace culet::cli

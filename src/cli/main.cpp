@@ -1,0 +1,77 @@
+// culet: parse, dispatch, and turn errors into one sentence and an exit status.
+//   0 done; 1 it failed; 2 the command line or a CULET_* variable makes no sense; 130 Ctrl-C.
+#include "cli/commands.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+
+namespace culet::cli {
+
+Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments, bool quiet) {
+  StatusLine status(!quiet);
+  ModelOptions options = arguments.options;
+  options.progress = [&status](double done) {
+    status.show(fmt::format("Preparing the model: {:.0f} %", done * 100));
+  };
+  auto model = Model::load(arguments.path, options);
+  const bool bare_name = arguments.path.find('/') == std::string::npos;
+  if (!model && model.error().code == ErrorCode::kNotFound && bare_name) {
+    return fail(
+        ErrorCode::kNotFound,
+        model.error().message + " (MODEL is the path of a GGUF file; \"make run\" fetches one)");
+  }
+  return model;
+}
+
+namespace {
+
+struct Dispatch {
+  Output& out;
+  Result<int> operator()(const Page& page) {
+    out.write(page.text);
+    return kExitOk;
+  }
+  Result<int> operator()(const RunArguments& arguments) { return run_command(arguments, out); }
+  Result<int> operator()(const TokenizeArguments& arguments) {
+    return tokenize_command(arguments, out);
+  }
+  Result<int> operator()(const ScoreArguments& arguments) { return score_command(arguments, out); }
+  Result<int> operator()(const ExplainArguments& arguments) {
+    return explain_command(arguments, out);
+  }
+  Result<int> operator()(const ShowArguments& arguments) { return show_command(arguments, out); }
+};
+
+// A closed pipe is no news to whoever closed it.
+int report(const Error& error, const Output& out) {
+  const bool unread = out.failed() && out.error().code == ErrorCode::kCancelled;
+  if (!unread) print_error(error.message);
+  return kExitFailed;
+}
+
+int run_main(int argc, const char* const* argv) {
+  prepare_streams();
+  const auto arguments = parse_arguments(argc, argv);
+  if (!arguments) {
+    print_error(arguments.error().message);
+    return kExitUsage;
+  }
+  Output out;
+  const Result<int> status = std::visit(Dispatch{out}, *arguments);
+  if (!status) return report(status.error(), out);
+  if (!out.flush()) return report(out.error(), out);
+  return *status;
+}
+
+}  // namespace
+}  // namespace culet::cli
+
+int main(int argc, char** argv) {
+  try {
+    return culet::cli::run_main(argc, argv);
+  } catch (const std::exception& e) {
+    culet::cli::print_error(fmt::format("out of memory or an unexpected failure: {}", e.what()));
+    return culet::cli::kExitFailed;
+  }
+}

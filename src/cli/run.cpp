@@ -1,0 +1,173 @@
+// culet run: prompt -> tokens -> generate -> text or JSON lines.
+//
+// Two views of the same events: plain prints text as it comes and a timing line at the end; JSON
+// lines prints every event. Both stop when Ctrl-C was pressed or when nobody reads the output.
+#include "cli/commands.h"
+#include "cli/events.h"
+#include "cli/input.h"
+#include "cli/interrupt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace culet::cli {
+namespace {
+
+constexpr int64_t kDefaultContext = 4096;
+
+Result<std::string> read_prompt(const RunArguments& arguments) {
+  if (arguments.prompt && *arguments.prompt != "-") return *arguments.prompt;
+  if (!arguments.prompt && input_is_terminal()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "no prompt was given: write it behind MODEL, or pipe it in (see culet run --help)");
+  }
+  CULET_TRY(std::string text, read_standard_input());
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments& arguments,
+                                         const std::string& prompt) {
+  if (arguments.raw || !model.info().has_chat_template) {
+    if (arguments.system) {
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{} has no chat template, so --system cannot be used; put the text into "
+                      "the prompt",
+                      model.info().path));
+    }
+    return model.tokenize(prompt, true, false);
+  }
+  std::vector<Message> messages;
+  if (arguments.system) messages.push_back({"system", *arguments.system});
+  messages.push_back({"user", prompt});
+  return model.render_chat(messages, {});
+}
+
+// The context to use; an error names the numbers and the flag before any work is done.
+Result<int64_t> choose_context(const ModelInfo& info, int64_t asked, int64_t prompt,
+                               int64_t answer) {
+  const int64_t most = info.context_length ? info.context_length : INT64_MAX;
+  if (asked > most) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--ctx {} is more than the {} tokens the model was trained for", asked, most));
+  }
+  const int64_t context = asked ? asked : std::min(most, kDefaultContext);
+  if (prompt < context) return context;
+  if (prompt >= most) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("the prompt has {} tokens, and the model can hold {} with the answer; "
+                            "shorten the prompt",
+                            prompt, most));
+  }
+  const int64_t useful = std::min(most, prompt + std::clamp<int64_t>(answer, 1, kDefaultContext));
+  return fail(ErrorCode::kExhausted,
+              fmt::format("the prompt has {} tokens, but the context holds {} with the answer; use "
+                          "--ctx {} (the model can hold {})",
+                          prompt, context, useful, most));
+}
+
+// ---------------------------------------------------------------- views of the events
+
+class PlainView {
+ public:
+  PlainView(Output& out, bool quiet) : out_(out), quiet_(quiet), status_(!quiet) {}
+
+  bool show(const Event& event) {
+    if (const auto* progress = std::get_if<Progress>(&event)) {
+      status_.show(
+          fmt::format("Reading the prompt: {} of {} tokens", progress->done, progress->all));
+    } else if (const auto* delta = std::get_if<TextDelta>(&event)) {
+      status_.clear();
+      if (!delta->text.empty()) ends_line_ = delta->text.back() == '\n';
+      return out_.write(delta->text) && out_.flush();
+    } else if (const auto* finished = std::get_if<Finished>(&event)) {
+      finish(*finished);
+    }
+    return !out_.failed();
+  }
+
+ private:
+  static double rate(int64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
+
+  void finish(const Finished& finished) {
+    status_.clear();
+    if (!ends_line_) out_.write("\n");
+    out_.flush();
+    if (quiet_) return;
+    print_note(fmt::format(
+        "prompt {} tokens, {:.1f} tokens/s; answer {} tokens, {:.1f} tokens/s{}",
+        finished.prompt_tokens, rate(finished.prompt_tokens, finished.prompt_seconds),
+        finished.generated_tokens, rate(finished.generated_tokens, finished.generate_seconds),
+        ending(finished.reason)));
+  }
+
+  static std::string_view ending(FinishReason reason) {
+    switch (reason) {
+      case FinishReason::kStop:
+        return "";
+      case FinishReason::kLength:
+        return "; cut at the limit (-n)";
+      case FinishReason::kContext:
+        return "; the context is full (--ctx)";
+      case FinishReason::kCancelled:
+        return "; stopped";
+    }
+    return "";
+  }
+
+  Output& out_;
+  bool quiet_;
+  bool ends_line_ = false;
+  StatusLine status_;
+};
+
+class JsonView {
+ public:
+  explicit JsonView(Output& out) : out_(out) {}
+  bool show(const Event& event) { return out_.write(event_line(event)) && out_.flush(); }
+
+ private:
+  Output& out_;
+};
+
+template <class View>
+Result<int> answer(Session& session, std::span<const Token> prompt, const RunArguments& arguments,
+                   Output& out, View view) {
+  const InterruptWatch interrupt;
+  const auto on_event = [&](const Event& event) {
+    return view.show(event) && !interrupt.interrupted();
+  };
+  CULET_TRY(const Finished finished, generate(session, prompt, arguments.generate, on_event));
+  if (out.failed()) return tl::unexpected(out.error());
+  return finished.reason == FinishReason::kCancelled ? kExitInterrupted : kExitOk;
+}
+
+Result<int> run(const RunArguments& arguments, Output& out) {
+  CULET_TRY(const std::string prompt, read_prompt(arguments));
+  CULET_TRY(const auto model, load_model(arguments.model, arguments.quiet));
+  CULET_TRY(const std::vector<Token> tokens, prompt_tokens(*model, arguments, prompt));
+  CULET_TRY(const int64_t context,
+            choose_context(model->info(), arguments.context, static_cast<int64_t>(tokens.size()),
+                           arguments.generate.max_tokens));
+  CULET_TRY(const auto session, Session::make(model, {.context = context}));
+  if (arguments.jsonl) return answer(*session, tokens, arguments, out, JsonView(out));
+  return answer(*session, tokens, arguments, out, PlainView(out, arguments.quiet));
+}
+
+}  // namespace
+
+Result<int> run_command(const RunArguments& arguments, Output& out) {
+  auto status = run(arguments, out);
+  if (!status && arguments.jsonl && !out.failed()) {
+    out.write(error_line(status.error()));
+    out.flush();
+  }
+  return status;
+}
+
+}  // namespace culet::cli

@@ -1,0 +1,67 @@
+// The Model that Model::load makes: a LoadedModel and what its sessions share while they compute.
+#pragma once
+
+#include "backend/executor.h"
+#include "culet/engine.h"
+#include "model/model.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace culet::engine {
+
+class ModelImpl;
+
+// A workspace borrowed for one call; goes back when it is destroyed.
+class WorkspaceLease {
+ public:
+  explicit WorkspaceLease(const ModelImpl& model);
+  ~WorkspaceLease();
+  WorkspaceLease(const WorkspaceLease&) = delete;
+  WorkspaceLease& operator=(const WorkspaceLease&) = delete;
+  backend::Workspace& get() { return *workspace_; }
+
+ private:
+  const ModelImpl* model_;
+  backend::WorkspacePtr workspace_;
+};
+
+// Threads: any number of callers; the two mutexes are never held together or across a callback.
+class ModelImpl final : public Model {
+ public:
+  explicit ModelImpl(std::unique_ptr<model::LoadedModel> loaded) : loaded_(std::move(loaded)) {}
+
+  const ModelInfo& info() const override { return loaded_->info; }
+  std::string explain() const override;
+  Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
+                                      bool parse_special) const override;
+  std::string detokenize(std::span<const Token> ids, bool special) const override;
+  std::string piece(Token id, bool special) const override;
+  bool is_end_of_generation(Token id) const override;
+  Result<std::vector<Token>> render_chat(std::span<const Message> messages,
+                                         const ChatOptions& options) const override;
+  Result<std::string> render_chat_text(std::span<const Message> messages,
+                                       const ChatOptions& options) const override;
+
+  const model::LoadedModel& loaded() const { return *loaded_; }
+  const backend::Executor& executor() const { return *loaded_->executor; }
+  // One pass at a time: a second caller waits.
+  Result<void> run(backend::Workspace& workspace, std::span<const backend::Segment> batch) const;
+
+ private:
+  friend class WorkspaceLease;
+  Result<std::vector<chat::Piece>> render(std::span<const Message> messages,
+                                          const ChatOptions& options) const;
+
+  std::unique_ptr<model::LoadedModel> loaded_;
+  mutable std::mutex pass_mutex_;
+  mutable std::mutex idle_mutex_;
+  mutable std::vector<backend::WorkspacePtr> idle_;  // guarded by idle_mutex_
+};
+
+// Every Model is a ModelImpl: only Model::load makes them.
+const ModelImpl& impl(const Model& model);
+
+}  // namespace culet::engine

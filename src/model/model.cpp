@@ -1,0 +1,307 @@
+// Takes a path, gives a LoadedModel or the one sentence that says why not.
+//
+// The order is from cheap to dear, so that a bad file is refused before anything big is allocated:
+//   map and index the file -> header sanity -> compile the plan -> vocabulary -> chat template
+//   -> kernels and pool -> repack the weights.
+// The reader has checked that every byte is where the header says; the compiler checks keys that
+// the architecture file reads and every tensor's shape. What is left for this stage are relations
+// between the parts (vocabulary against embedding rows) and values that no statement reads but that
+// sessions rely on (context length).
+#include "model/model.h"
+
+#include "model/vocabulary.h"
+#include "quant/tensor_type.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace culet::model {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int32_t kMaxPassRows = 8192;
+constexpr int32_t kMaxWantedRows = 64;
+
+// Says which model file an error of a lower stage is about, unless it does already.
+template <class T>
+Result<T> about(const std::string& path, Result<T> result) {
+  if (!result && result.error().message.find(path) == std::string::npos) {
+    return fail(result.error().code, fmt::format("{}: {}", path, result.error().message));
+  }
+  return result;
+}
+
+Result<void> check_options(const ModelOptions& options) {
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} threads cannot be used: give 1 to {}, or 0 for one a core",
+                            options.threads, kMaxThreads));
+  }
+  if (options.pass_rows < 0 || options.pass_rows > kMaxPassRows) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a pass of {} rows cannot be made: give 1 to {}, or 0 for the default",
+                            options.pass_rows, kMaxPassRows));
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------- the header by itself
+
+Result<std::string> read_architecture(const format::GgufFile& file) {
+  const format::MetaValue* value = file.find("general.architecture");
+  const auto name = value ? value->as_string() : std::nullopt;
+  if (!name || name->empty()) {
+    return fail(ErrorCode::kCorrupt,
+                "the key general.architecture is missing or not a string, so nobody can say how to "
+                "run this file; get another copy of the model");
+  }
+  return std::string(*name);
+}
+
+Result<void> check_finite_keys(const format::GgufFile& file, const std::string& prefix) {
+  for (const format::MetaEntry& entry : file.metadata()) {
+    if (!entry.key.starts_with(prefix)) continue;
+    const auto number = entry.value.as_number();
+    if (number && !std::isfinite(*number)) {
+      return fail(
+          ErrorCode::kCorrupt,
+          fmt::format("the key {} is {}, not a finite number; get another copy of the model",
+                      entry.key, *number));
+    }
+  }
+  return {};
+}
+
+// The key's integer when it is there; an error when it is there and not an integer in [low, high].
+Result<std::optional<int64_t>> int_key(const format::GgufFile& file, const std::string& key,
+                                       int64_t low, int64_t high) {
+  const format::MetaValue* value = file.find(key);
+  if (!value || value->is_array()) return std::optional<int64_t>();
+  const auto number = value->as_int();
+  if (!number) {
+    return fail(ErrorCode::kCorrupt, fmt::format("the key {} is not an integer", key));
+  }
+  if (*number < low || *number > high) {
+    return fail(ErrorCode::kCorrupt, fmt::format("the key {} is {}, but must be from {} to {}", key,
+                                                 *number, low, high));
+  }
+  return std::optional<int64_t>(*number);
+}
+
+Result<void> check_header(const format::GgufFile& file, const std::string& architecture) {
+  const std::string prefix = architecture + ".";
+  CULET_TRY_VOID(check_finite_keys(file, prefix));
+  // A layer has a tensor at least, so more layers than tensors cannot be true.
+  const auto tensors = static_cast<int64_t>(file.tensors().size());
+  CULET_TRY_VOID(int_key(file, prefix + "block_count", 1, std::max<int64_t>(tensors, 1)));
+  CULET_TRY_VOID(int_key(file, prefix + "context_length", 1, INT32_MAX));
+  CULET_TRY(auto heads, int_key(file, prefix + "attention.head_count", 1, INT32_MAX));
+  CULET_TRY(auto kv_heads, int_key(file, prefix + "attention.head_count_kv", 1, INT32_MAX));
+  if (heads && kv_heads && *heads % *kv_heads != 0) {
+    return fail(ErrorCode::kCorrupt, fmt::format("{}attention.head_count is {}, not a multiple of "
+                                                 "{}attention.head_count_kv, which is {}",
+                                                 prefix, *heads, prefix, *kv_heads));
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------- the parts against each other
+
+Result<void> check_kind(const plan::Plan& plan) {
+  if (plan.kind != "decoder" || plan.output("logits") == plan::kNone) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the architecture {} is of kind {}, and this version runs only decoders "
+                    "with logits as their output",
+                    plan.architecture, plan.kind));
+  }
+  return {};
+}
+
+Result<void> check_vocabulary(const plan::Plan& plan, const format::GgufFile& file,
+                              int64_t tokens) {
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind != plan::OpKind::embed || op.attr.by_position || op.attr.by_type) continue;
+    const format::TensorInfo& table = file.tensors()[static_cast<size_t>(op.weights.at(0))];
+    if (static_cast<int64_t>(table.dims[1]) != tokens) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("the vocabulary has {} tokens, but {} has {} rows; the file does not "
+                              "fit together, so get another copy of the model",
+                              tokens, table.name, table.dims[1]));
+    }
+  }
+  const plan::ValueId logits = plan.output("logits");
+  const int64_t width = plan.values[static_cast<size_t>(logits)].width;
+  if (width != tokens) {
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("the vocabulary has {} tokens, but the model computes {} logits; the file "
+                    "does not fit together, so get another copy of the model",
+                    tokens, width));
+  }
+  return {};
+}
+
+// A template that does not parse is no reason to refuse the model: raw continuation still works.
+void read_chat_template(const format::GgufFile& file, LoadedModel* model) {
+  const format::MetaValue* value = file.find("tokenizer.chat_template");
+  const auto source = value ? value->as_string() : std::nullopt;
+  if (!source) return;
+  auto parsed = chat::ChatTemplate::parse(*source);
+  if (parsed) {
+    model->chat = *std::move(parsed);
+  } else {
+    model->chat_error = parsed.error().message;
+    model->info.warnings.push_back("the chat template cannot be used: " + model->chat_error);
+  }
+}
+
+// ---------------------------------------------------------------- what show prints
+
+std::string describe(const plan::CacheSpec& cache) {
+  const std::string policy =
+      cache.policy == plan::CachePolicy::kWindow ? fmt::format("window({})", cache.window) : "full";
+  if (cache.value_dim != cache.head_dim) {
+    return fmt::format("{}, {} heads, keys of {}, values of {}", policy, cache.kv_heads,
+                       cache.head_dim, cache.value_dim);
+  }
+  return fmt::format("{}, {} heads of {}", policy, cache.kv_heads, cache.head_dim);
+}
+
+void count_tensors(const format::GgufFile& file, ModelInfo* info) {
+  std::map<std::string, uint64_t> types;
+  for (const format::TensorInfo& tensor : file.tensors()) {
+    info->parameters += tensor.elements();
+    ++types[std::string(quant::type_info(tensor.type).name)];
+  }
+  info->tensors = file.tensors().size();
+  info->tensor_types.assign(types.begin(), types.end());
+}
+
+void describe_file(const LoadedModel& model, ModelInfo* info) {
+  const format::GgufFile& file = model.file;
+  info->file_bytes = file.file_bytes();
+  if (const auto* name = file.find("general.name"); name && name->as_string()) {
+    info->name = *name->as_string();
+  }
+  if (const auto* width = file.find(info->architecture + ".embedding_length")) {
+    info->width = width->as_int().value_or(0);
+  }
+  count_tensors(file, info);
+  info->warnings.insert(info->warnings.end(), file.warnings().begin(), file.warnings().end());
+}
+
+void describe_plan(const plan::Compiled& compiled, ModelInfo* info) {
+  info->arch_origin = compiled.origin;
+  info->arch_sha256 = compiled.plan.source_sha256;
+  info->context_length = compiled.context_length;
+  info->layers = compiled.plan.n_layers;
+  for (const plan::CacheSpec& cache : compiled.plan.caches) {
+    info->caches.emplace_back(fmt::format("layer {} {}", cache.layer, cache.name), describe(cache));
+  }
+  info->warnings.insert(info->warnings.end(), compiled.warnings.begin(), compiled.warnings.end());
+  if (info->context_length == 0) {
+    info->warnings.push_back("the file does not state the context length it was trained for");
+  }
+}
+
+// ---------------------------------------------------------------- kernels, threads, weights
+
+Result<void> choose_kernels(const std::string& isa, kernels::Kernels* table) {
+  const char* why_not = kernels::select_kernels(isa.empty() ? nullptr : isa.c_str(), table);
+  if (!why_not) return {};
+  std::string usable;
+  for (const kernels::IsaLevel* level = kernels::isa_levels(); level->name; ++level) {
+    if (level->usable) usable += (usable.empty() ? "" : ", ") + std::string(level->name);
+  }
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("the instruction set {} {}; usable here: {}", isa, why_not, usable));
+}
+
+Result<void> start_pool(int threads, LoadedModel* model) {
+  try {
+    model->pool = std::make_unique<base::ThreadPool>(threads);
+  } catch (const std::system_error& e) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("the system gives no more threads ({}); ask for fewer", e.what()));
+  }
+  return {};
+}
+
+Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
+  backend::PrepareOptions prepare;
+  if (options.pass_rows > 0) prepare.limits.rows = options.pass_rows;
+  prepare.limits.wanted = std::min(prepare.limits.rows, kMaxWantedRows);
+  prepare.precise = options.precise;
+  if (options.progress) {
+    prepare.progress = [&options](uint64_t done, uint64_t all) {
+      options.progress(all ? static_cast<double>(done) / static_cast<double>(all) : 1.0);
+    };
+  }
+  CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->file,
+                                                        model->kernels, *model->pool, prepare));
+  return {};
+}
+
+Result<void> read_plan(const ModelOptions& options, LoadedModel* model) {
+  CULET_TRY(model->info.architecture, read_architecture(model->file));
+  CULET_TRY_VOID(check_header(model->file, model->info.architecture));
+  CULET_TRY(const plan::ArchLibrary library, plan::ArchLibrary::open(options.arch_dir));
+  const plan::CompileOptions compile{.precise = options.precise, .fuse = options.fuse};
+  CULET_TRY(model->compiled, plan::compile(library, model->file, compile));
+  return check_kind(model->compiled.plan);
+}
+
+Result<void> read_text(LoadedModel* model) {
+  CULET_TRY(const text::Vocabulary vocabulary, read_vocabulary(model->file));
+  CULET_TRY(model->tokenizer, text::Tokenizer::make(vocabulary));
+  model->info.vocabulary = model->tokenizer->size();
+  CULET_TRY_VOID(check_vocabulary(model->compiled.plan, model->file, model->tokenizer->size()));
+  read_chat_template(model->file, model);
+  return {};
+}
+
+Result<void> read(const ModelOptions& options, LoadedModel* model) {
+  CULET_TRY_VOID(read_plan(options, model));
+  CULET_TRY_VOID(read_text(model));
+  CULET_TRY_VOID(choose_kernels(options.isa, &model->kernels));
+  CULET_TRY_VOID(start_pool(options.threads, model));
+  return prepare(options, model);
+}
+
+void describe_model(const ModelOptions& options, LoadedModel* model) {
+  ModelInfo& info = model->info;
+  describe_file(*model, &info);
+  describe_plan(model->compiled, &info);
+  info.isa = model->kernels.isa;
+  info.precise = options.precise;
+  info.has_chat_template = model->chat != nullptr;
+  info.threads = model->pool->size();
+  info.packed_bytes = model->executor->packed_bytes();
+  info.workspace_bytes = model->executor->workspace_bytes();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options) {
+  CULET_TRY_VOID(check_options(options));
+  try {
+    auto model = std::make_unique<LoadedModel>();
+    CULET_TRY(model->file, about(path, format::GgufFile::open(path)));
+    model->info.path = path;
+    CULET_TRY_VOID(about(path, read(options, model.get())));
+    describe_model(options, model.get());
+    return model;
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("{}: there is not enough memory to load this model", path));
+  }
+}
+
+}  // namespace culet::model

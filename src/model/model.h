@@ -1,0 +1,41 @@
+// A model file made ready to run: everything that is the same for all of its sessions.
+//
+// load() maps the file, compiles its architecture to a plan, reads the vocabulary and the chat
+// template and binds the plan to kernels. Bytes are untrusted: whatever the lower layers do not
+// refuse by themselves is refused here, in one sentence that names the file and the key or tensor.
+// A LoadedModel never changes after load() and may be read by any number of threads; passes on its
+// executor take a workspace each and share the pool.
+#pragma once
+
+#include "backend/executor.h"
+#include "base/thread_pool.h"
+#include "culet/engine.h"
+#include "culet/result.h"
+#include "format/gguf.h"
+#include "kernels/kernels.h"
+#include "plan/compile.h"
+#include "template/chat_template.h"
+#include "text/tokenizer.h"
+
+#include <memory>
+#include <string>
+
+namespace culet::model {
+
+// Members are in order of need: each refers only to those above it, so they go in reverse.
+struct LoadedModel {
+  format::GgufFile file;
+  plan::Compiled compiled;
+  kernels::Kernels kernels{};
+  std::unique_ptr<base::ThreadPool> pool;
+  std::unique_ptr<backend::Executor> executor;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  // At most one of the two: the template, or why the one in the file cannot be used.
+  std::shared_ptr<const chat::ChatTemplate> chat;
+  std::string chat_error;
+  ModelInfo info;
+};
+
+Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options);
+
+}  // namespace culet::model
