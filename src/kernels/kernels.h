@@ -8,8 +8,9 @@
 //   * matrix products: one lane is one output. k ascends in blocks of 32; per block one exact int32
 //     dot, then a fixed sequence of one or two fmas. k is never split, so neither batch size nor
 //     tiles nor threads can change a result.
+//   * a NaN stays a NaN, but which NaN (sign, payload) is not promised.
 //   * every other float sum has 16 virtual lanes: element i goes to lane i % 16 in ascending order,
-//     lanes are folded 8+8, 4+4, 2+2, 1+1 (lane j += lane j + half). See fold16 in scalar.cpp.
+//     lanes are folded 8+8, 4+4, 2+2, 1+1 (lane j += lane j + half). See fold16 in scalar_math.h.
 //
 // Plain data and plain functions only: instruction-set files include this header and <immintrin.h>,
 // nothing of the standard library but <stdint.h>, so no weak symbol compiled for one CPU can be
@@ -83,7 +84,8 @@ struct AttendArgs {
   KvType k_type, v_type;
   int64_t pinned_end;       // absolute position after the last pinned key; 0 = none
   int64_t window;           // INT64_MAX = unlimited
-  const float* q[2];        // [rows, q_stride]: own and pinned query (q[1] may be null)
+  const float* q[2];        // [rows, q_stride]: own and pinned query (q[1] may be null); a row holds
+                            // all query heads, head h of kv head g at (g * heads_per_kv + h) * head_dim
   int64_t q_stride;
   const int64_t* positions; // [rows] ascending absolute positions
   int64_t rows;
@@ -99,7 +101,9 @@ struct AttendArgs {
 //   m2   = max(m, max_j s_j over visible j);  c = exp(m - m2)  (0 for m = -inf)
 //   l[i] = l[i] * c, then + p_j for visible j ascending with i = j % 16;  p_j = exp(s_j - m2)
 //   acc  = acc * c, then for visible j ascending: acc = fma(p_j, v[j], acc)
-// A block without visible keys is not visited; a part without visible keys leaves m = -inf, l = 0.
+// A block without visible keys is not visited; a part without visible keys leaves m = -inf, l = 0,
+// acc = 0. If a visible s_j is NaN, or all visible ones are -inf, m2 is NaN, and so is the result.
+// Rows of a block that no entry makes visible may hold anything, NaN too. i and j count block rows.
 typedef void (*AttendPart)(const AttendArgs* a, int64_t part, float* m, float* l, float* acc);
 // Folds the next part into the running one (ascending parts): m2 = max(m, pm); a = exp(m - m2);
 // b = exp(pm - m2); l = l * a + pl * b; acc = acc * a + pacc * b (separate roundings). A part with
@@ -125,6 +129,7 @@ struct Kernels {
   MatmulQ matmul_q[64];   // by TensorType; null: no integer path (float types)
   MatmulF matmul_f[64];   // by TensorType; null: type not supported
 
+  // Rows x + r * x_stride, r in [0, rows), into rows row0 + r of out.
   void (*quantize)(const float* x, int64_t rows, int64_t x_stride, int64_t row0, QuantRows* out);
   AttendPart attend_part;
   AttendMerge attend_merge;
@@ -147,7 +152,8 @@ struct Kernels {
   void (*softcap)(const float* x, float cap, int64_t n, float* y);            // cap * tanh(x / cap)
   // Largest value, the lowest index that has it, and whether all n are finite.
   void (*max_index)(const float* x, int64_t n, float* max, int64_t* index, int* finite);
-  // sum of exp(x - max) in 16 float64 lanes; *weighted = sum of exp(x - max) * (x - max) likewise.
+  // sum of exp(x - max) in 16 float64 lanes; *weighted = sum of exp(x - max) * (x - max) likewise,
+  // where exp(x - max) is not 0 (a logit of -infinity adds nothing); weighted may be null.
   void (*exp_sums)(const float* x, float max, int64_t n, double* sum, double* weighted);
 };
 

@@ -1,0 +1,12 @@
+// What this processor can run, from CPUID and XCR0 (the operating system must save the registers).
+#pragma once
+
+namespace culet::kernels {
+
+struct CpuFeatures {
+  bool avx512;      // F, BW, VL, DQ with F16C and FMA, and zmm and mask registers saved
+  bool avx512vnni;  // avx512 and VNNI
+};
+CpuFeatures cpu_features();
+
+}  // namespace culet::kernels
