@@ -1,0 +1,71 @@
+// log p(i) = (x_i - max) - log(S), S = sum exp(x - max);  entropy = log(S) - sum exp(x - max) (x -
+// max) / S. Both sums come from kernels.exp_sums in one pass. Suppressed entries are taken out
+// first, because exp(-inf) * -inf is not a number.
+#include "sample/logprobs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace culet::sample {
+
+constexpr float kSuppressed = -std::numeric_limits<float>::infinity();
+
+// x = m * 2^e, m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172.
+double natural_log(double x) {
+  constexpr double kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
+  int e = 0;
+  double m = std::frexp(x, &e);
+  if (m < 0x1.6a09e667f3bcdp-1) {
+    m *= 2;
+    --e;
+  }
+  const double s = (m - 1) / (m + 1), z = s * s;
+  double sum = 0;
+  for (int k = 23; k >= 3; k -= 2) sum = (sum + 1.0 / k) * z;  // z/3 + z^2/5 + ...
+  return e * kLn2High + (2 * s + (2 * s * sum + e * kLn2Low));
+}
+
+Result<void> LogProbs::start(std::span<const float> logits) {
+  if (logits.empty()) return fail(ErrorCode::kInvalidArgument, "there are no logits");
+  logits_ = logits;
+  std::span<const float> row = logits;
+  int64_t index = 0;
+  int finite = 0;
+  kernels_->max_index(row.data(), static_cast<int64_t>(row.size()), &max_, &index, &finite);
+  if (!finite) {
+    finite_.clear();
+    std::copy_if(row.begin(), row.end(), std::back_inserter(finite_),
+                 [](float x) { return x != kSuppressed; });
+    row = finite_;
+    if (!row.empty()) {
+      kernels_->max_index(row.data(), static_cast<int64_t>(row.size()), &max_, &index, &finite);
+    }
+    if (!finite) {
+      return fail(ErrorCode::kNumeric,
+                  "a logit is NaN or infinite, so there are no probabilities; the model file may "
+                  "be damaged, or try "
+                  "--precise");
+    }
+  }
+  double sum = 0, weighted = 0;
+  kernels_->exp_sums(row.data(), max_, static_cast<int64_t>(row.size()), &sum, &weighted);
+  log_sum_ = natural_log(sum);
+  entropy_ = std::max(0.0, log_sum_ - weighted / sum);
+  ranking_.start(logits);
+  return {};
+}
+
+double LogProbs::logprob(int32_t id) const {
+  return (static_cast<double>(logits_[static_cast<size_t>(id)]) - static_cast<double>(max_)) -
+         log_sum_;
+}
+
+void LogProbs::top(size_t n, std::vector<LogProb>* out) {
+  out->clear();
+  for (const Candidate& c : ranking_.best(n)) {
+    if (c.logit != kSuppressed) out->push_back({c.id, logprob(c.id)});
+  }
+}
+
+}  // namespace culet::sample

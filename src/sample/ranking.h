@@ -1,0 +1,33 @@
+// The candidates of a row of logits, best first: higher logit, then lower id. Found only as far as
+// somebody asks, because the first few of 262,144 cost one pass and a sort of all costs twenty.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace culet::sample {
+
+struct Candidate {
+  int32_t id;
+  float logit;
+};
+
+// One thread at a time. Keeps its memory from row to row.
+class Ranking {
+ public:
+  // `logits` must outlive the calls of best() and hold no NaN.
+  void start(std::span<const float> logits);
+  size_t size() const { return logits_.size(); }
+  // The best min(n, size()) candidates. Valid until the next call.
+  std::span<const Candidate> best(size_t n);
+
+ private:
+  void find(size_t n);
+
+  std::span<const float> logits_;
+  std::vector<Candidate> found_;  // sorted
+};
+
+}  // namespace culet::sample
