@@ -1,7 +1,7 @@
-// GGUF v3 reader: header, metadata index and tensor directory over mapped bytes. Copies nothing.
+// GGUF reader (versions 2 and 3): header, metadata index and tensor directory over mapped bytes. Copies nothing.
 //
 // Every count, length, offset and product is checked before it is used, so untrusted bytes can only
-// be refused. Views (string_view, spans, data pointers) live as long as the GgufFile.
+// be refused; time and memory are bounded by the length of the file. Views (string_view, spans, data pointers) live as long as the GgufFile.
 // Format: docs/formats/gguf.md (our subset), https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #pragma once
 
@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/mapped_file.h"
@@ -92,7 +91,7 @@ class GgufFile {
   base::MappedFile mapping_;
   std::vector<MetaEntry> metadata_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string_view, size_t> key_index_, tensor_index_;
+  std::vector<size_t> key_order_, tensor_order_;   // indices into the two above, sorted by name
   std::vector<std::vector<uint64_t>> string_offsets_;
   std::vector<std::string> warnings_;
 };
