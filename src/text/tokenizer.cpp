@@ -1,0 +1,274 @@
+// The tokenizer that make() returns: special tokens, BOS and EOS; the text between is an Encoder's.
+//
+// Tokenizing has three steps. (1) The pieces are joined; control tokens are looked for inside runs
+// of template pieces only, so no text of a user can spell one, not even half of one. (2) What lies
+// between them is one stream of text, across the borders of pieces; user-defined tokens, which are
+// ordinary text with an id of its own, are matched in it. (3) The rest goes to the encoder. Plain
+// text is one piece: a template piece when special tokens are to be parsed, else a user's.
+#include "text/tokenizer.h"
+
+#include "text/encoder.h"
+#include "text/end_of_generation.h"
+#include "text/pretokenizer.h"
+#include "text/special_matcher.h"
+#include "text/token_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace culet::text {
+namespace {
+
+constexpr size_t kMaxText = size_t{1} << 30;
+
+// SentencePiece's own numbers, for files that do not name these tokens.
+constexpr Token kSpmUnknown = 0, kSpmBos = 1, kSpmEos = 2;
+
+using Match = SpecialMatcher::Match;
+
+bool is_special(TokenKind kind) {  // matched only where special tokens are parsed
+  return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
+}
+
+class VocabularyTokenizer final : public Tokenizer {
+ public:
+  explicit VocabularyTokenizer(TokenTable table) : table_(std::move(table)) {}
+
+  Result<void> init(const Vocabulary& vocabulary);
+
+  Result<std::vector<Token>> tokenize(std::string_view text,
+                                      TokenizeOptions options) const override {
+    const Piece piece{text, options.parse_special};
+    return tokenize_pieces(std::span(&piece, 1), options.add_special);
+  }
+  Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
+                                             bool add_special) const override;
+
+  int32_t size() const override { return table_.size(); }
+  bool is_control(Token t) const override {
+    return table_.contains(t) && table_.kind(t) == TokenKind::kControl;
+  }
+  bool is_end_of_generation(Token t) const override {
+    return table_.contains(t) && ends_[static_cast<size_t>(t)];
+  }
+  std::optional<Token> bos() const override { return bos_; }
+  std::optional<Token> eos() const override { return eos_; }
+  std::optional<Token> find(std::string_view token_text) const override {
+    const Token t = table_.find(token_text);
+    return t == kNoToken ? std::nullopt : std::optional(t);
+  }
+  std::string piece(Token t, bool special) const override {
+    std::string out;
+    append_piece(t, special, &out);
+    return out;
+  }
+  std::string detokenize(std::span<const Token> ids, bool remove_special,
+                         bool special) const override;
+
+ private:
+  Result<void> set_ids(const Vocabulary& vocabulary, bool spm);
+  Result<void> add_special_texts();
+  std::vector<Match> control_tokens(std::string_view text, std::span<const Span> runs) const;
+  Result<void> encode_between(std::string_view text, bool starts_text,
+                              std::vector<Token>* out) const;
+  void append_piece(Token t, bool special, std::string* out) const;
+
+  TokenTable table_;
+  std::unique_ptr<Encoder> encoder_;
+  SpecialMatcher parsed_;        // control, unknown and user-defined tokens
+  SpecialMatcher user_defined_;  // these alone
+  std::vector<bool> ends_;
+  std::optional<Token> bos_, eos_;
+  bool add_bos_ = false, add_eos_ = false, space_prefix_ = false;
+};
+
+Result<void> VocabularyTokenizer::init(const Vocabulary& vocabulary) {
+  const bool spm = vocabulary.model == "llama";
+  if (!spm && vocabulary.model != "gpt2") {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("the tokenizer model `{}` (tokenizer.ggml.model) is not supported; use "
+                            "a model with `llama` or `gpt2`",
+                            vocabulary.model));
+  }
+  CULET_TRY_VOID(set_ids(vocabulary, spm));
+  CULET_TRY_VOID(add_special_texts());
+  if (spm) {
+    space_prefix_ = vocabulary.add_space_prefix.value_or(true);
+    add_bos_ = vocabulary.add_bos.value_or(true);
+    CULET_TRY(encoder_,
+              make_spm(vocabulary, table_, space_prefix_, vocabulary.unk.value_or(kSpmUnknown)));
+  } else {
+    const PretokenizerRow* row = find_pretokenizer(vocabulary.pre);
+    add_bos_ = vocabulary.add_bos.value_or(row != nullptr && row->add_bos);
+    CULET_TRY(encoder_, make_bpe(vocabulary, table_));
+  }
+  add_eos_ = vocabulary.add_eos.value_or(false);
+  return {};
+}
+
+Result<void> VocabularyTokenizer::set_ids(const Vocabulary& vocabulary, bool spm) {
+  const std::pair<const char*, std::optional<Token>> named[] = {
+      {"bos", vocabulary.bos},       {"eos", vocabulary.eos},     {"unknown", vocabulary.unk},
+      {"seperator", vocabulary.sep}, {"padding", vocabulary.pad}, {"eot", vocabulary.eot},
+      {"eom", vocabulary.eom}};
+  for (const auto& [name, id] : named) {
+    if (id && !table_.contains(*id)) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("tokenizer.ggml.{}_token_id is {}, but the vocabulary has {} tokens; "
+                              "the file is damaged or badly converted, fetch it again",
+                              name, *id, table_.size()));
+    }
+  }
+  const auto or_default = [&](std::optional<Token> id, Token other) -> std::optional<Token> {
+    if (id || !spm) return id;
+    return is_control(other) ? std::optional(other) : std::nullopt;
+  };
+  bos_ = or_default(vocabulary.bos, kSpmBos);
+  eos_ = or_default(vocabulary.eos, kSpmEos);
+  ends_ = ends_generation(table_);
+  for (const std::optional<Token> id : {eos_, vocabulary.eot, vocabulary.eom}) {
+    if (id) ends_[static_cast<size_t>(*id)] = true;
+  }
+  return {};
+}
+
+Result<void> VocabularyTokenizer::add_special_texts() {
+  for (Token t = 0; t < table_.size(); ++t) {
+    const TokenKind kind = table_.kind(t);
+    if (kind == TokenKind::kByte && !table_.byte(t)) {
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("token {} is a byte token, but its text is not of the form <0x00>; "
+                              "the file is damaged or badly converted, fetch it again",
+                              t));
+    }
+    if (kind == TokenKind::kUserDefined) user_defined_.add(table_.text(t), t);
+    if (kind == TokenKind::kUserDefined || is_special(kind)) parsed_.add(table_.text(t), t);
+  }
+  user_defined_.build();
+  parsed_.build();
+  return {};
+}
+
+// Where control tokens lie inside the runs of template text.
+std::vector<Match> VocabularyTokenizer::control_tokens(std::string_view text,
+                                                       std::span<const Span> runs) const {
+  std::vector<Match> found;
+  for (const Span run : runs) {
+    for (Match match : parsed_.find(text.substr(run.begin, run.end - run.begin))) {
+      if (!is_special(table_.kind(match.token))) continue;
+      match.begin += run.begin;
+      found.push_back(match);
+    }
+  }
+  return found;
+}
+
+Result<void> VocabularyTokenizer::encode_between(std::string_view text, bool starts_text,
+                                                 std::vector<Token>* out) const {
+  size_t done = 0;
+  for (const Match& match : user_defined_.find(text)) {
+    if (match.begin > done) {
+      CULET_TRY_VOID(encoder_->encode(text.substr(done, match.begin - done), starts_text, out));
+    }
+    out->push_back(match.token);
+    done = match.begin + match.size;
+    starts_text = true;
+  }
+  if (done == text.size()) return {};
+  return encoder_->encode(text.substr(done), starts_text, out);
+}
+
+Result<std::vector<Token>> VocabularyTokenizer::tokenize_pieces(std::span<const Piece> pieces,
+                                                                bool add_special) const {
+  std::string joined;
+  std::vector<Span> runs;  // of template pieces, neighbours taken together
+  size_t end = 0;
+  for (const Piece& piece : pieces) {
+    if (pieces.size() > 1) joined += piece.text;
+    const size_t begin = std::exchange(end, end + piece.text.size());
+    if (!piece.is_template || begin == end) continue;
+    if (!runs.empty() && runs.back().end == begin) {
+      runs.back().end = end;
+    } else {
+      runs.push_back({begin, end});
+    }
+  }
+  if (end > kMaxText) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the text has {} bytes, but at most {} can be tokenized at once; split "
+                            "it up",
+                            end, kMaxText));
+  }
+  const std::string_view text = pieces.size() == 1 ? pieces[0].text : std::string_view(joined);
+
+  std::vector<Token> out;
+  if (add_special && add_bos_ && bos_) out.push_back(*bos_);
+  size_t done = 0;
+  for (const Match& match : control_tokens(text, runs)) {
+    CULET_TRY_VOID(encode_between(text.substr(done, match.begin - done), true, &out));
+    out.push_back(match.token);
+    done = match.begin + match.size;
+  }
+  CULET_TRY_VOID(encode_between(text.substr(done), true, &out));
+  if (!add_special) return out;
+  if (add_bos_ && bos_ && out.size() > 1 && out[1] == *bos_) out.erase(out.begin());
+  if (add_eos_ && eos_ && (out.empty() || out.back() != *eos_)) out.push_back(*eos_);
+  return out;
+}
+
+void VocabularyTokenizer::append_piece(Token t, bool special, std::string* out) const {
+  if (!table_.contains(t)) return;
+  switch (table_.kind(t)) {
+    case TokenKind::kNormal:
+      encoder_->append_text(t, out);
+      break;
+    case TokenKind::kUnknown:
+    case TokenKind::kControl:
+      if (special) out->append(table_.text(t));
+      break;
+    case TokenKind::kUserDefined:
+      out->append(table_.text(t));
+      break;
+    case TokenKind::kUnused:
+      break;
+    case TokenKind::kByte:
+      out->push_back(static_cast<char>(*table_.byte(t)));
+      break;
+  }
+}
+
+std::string VocabularyTokenizer::detokenize(std::span<const Token> ids, bool remove_special,
+                                            bool special) const {
+  if (remove_special && add_bos_ && bos_ && !ids.empty() && ids.front() == *bos_) {
+    ids = ids.subspan(1);
+  }
+  if (remove_special && add_eos_ && eos_ && !ids.empty() && ids.back() == *eos_) {
+    ids = ids.first(ids.size() - 1);
+  }
+  std::string out;
+  bool starts_text = true;  // the encoder put a space here
+  for (const Token t : ids) {
+    const size_t before = out.size();
+    append_piece(t, special, &out);
+    const bool normal = table_.contains(t) && table_.kind(t) == TokenKind::kNormal;
+    if (space_prefix_ && starts_text && normal && out.size() > before && out[before] == ' ') {
+      out.erase(before, 1);
+    }
+    starts_text = table_.contains(t) &&
+                  (is_special(table_.kind(t)) || table_.kind(t) == TokenKind::kUserDefined);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::make(const Vocabulary& vocabulary) {
+  CULET_TRY(TokenTable table, TokenTable::make(vocabulary));
+  auto tokenizer = std::make_shared<VocabularyTokenizer>(std::move(table));
+  CULET_TRY_VOID(tokenizer->init(vocabulary));
+  return tokenizer;
+}
+
+}  // namespace culet::text
