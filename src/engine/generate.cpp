@@ -3,9 +3,10 @@
 // A token's text goes out before the token is evaluated, so nobody waits for a pass whose result is
 // the next token. Every emitted token is evaluated all the same, also the last: the session then
 // holds what the caller has seen, and the next turn continues from there.
+#include "base/float_mode.h"
 #include "culet/engine.h"
 #include "engine/model_impl.h"
-#include "sample/sampler.h"
+#include "sample/chain.h"
 #include "text/tokenizer.h"
 
 #include <fmt/format.h>
@@ -87,7 +88,8 @@ Result<bool> Generation::step(Token token) {
 Result<FinishReason> Generation::answer() {
   while (true) {
     if (const auto end = must_end()) return *end;
-    CULET_TRY(const Token token, sampler_.pick(session_.logits()));
+    CULET_TRY(const Token token,
+              sampler_.pick(session_.logits(), static_cast<uint64_t>(generated_)));
     if (session_.model().is_end_of_generation(token)) return FinishReason::kStop;
     CULET_TRY(const bool go_on, step(token));
     if (!go_on) return FinishReason::kCancelled;
@@ -132,7 +134,14 @@ Result<void> check_room(const Session& session, std::span<const Token> prompt) {
 Result<Finished> generate(Session& session, std::span<const Token> prompt,
                           const GenerateOptions& options, const EventFn& on_event) {
   CULET_TRY_VOID(check_room(session, prompt));
-  CULET_TRY(auto sampler, sample::Sampler::make(options.sampling));
+  const Sampling& sampling = options.sampling;
+  const sample::SamplingOptions checked{.temperature = sampling.temperature,
+                                        .top_k = sampling.top_k,
+                                        .top_p = sampling.top_p,
+                                        .seed = sampling.seed};
+  CULET_TRY_VOID(sample::check(checked));
+  base::set_float_mode();
+  sample::Sampler sampler(engine::impl(session.model()).loaded().kernels, checked);
   return Generation(session, options, std::move(sampler), on_event).run(prompt);
 }
 
