@@ -21,8 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Position of the bracket that opens level max_depth + 1, or nothing. Brackets in strings don't
-// count.
+// Position of the bracket that opens level max_depth + 1, or nothing. Strings are stepped over.
 std::optional<size_t> too_deep_at(std::string_view text, int max_depth) {
   int depth = 0;
   bool in_string = false;

@@ -1,12 +1,12 @@
 // A read-only memory mapping of a whole file. The file must not shrink while it is mapped.
 #pragma once
 
+#include "culet/result.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-
-#include "culet/result.h"
 
 namespace culet::base {
 

@@ -27,8 +27,9 @@ class ThreadPool {
   template <class F>
   void run(int64_t tasks, F&& fn) {
     using Fn = std::remove_reference_t<F>;
-    run_erased(tasks, [](void* f, int64_t task, int worker) { (*static_cast<Fn*>(f))(task, worker); },
-               const_cast<void*>(static_cast<const void*>(&fn)));
+    run_erased(
+        tasks, [](void* f, int64_t task, int worker) { (*static_cast<Fn*>(f))(task, worker); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
  private:

@@ -1,9 +1,15 @@
-// GGUF reader (versions 2 and 3): header, metadata index and tensor directory over mapped bytes. Copies nothing.
+// GGUF reader (versions 2 and 3): header, metadata index and tensor directory over mapped bytes.
+// Copies nothing.
 //
 // Every count, length, offset and product is checked before it is used, so untrusted bytes can only
-// be refused; time and memory are bounded by the length of the file. Views (string_view, spans, data pointers) live as long as the GgufFile.
-// Format: docs/formats/gguf.md (our subset), https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// be refused; time and memory are bounded by the length of the file. Views (string_view, spans,
+// data pointers) live as long as the GgufFile. Format: docs/formats/gguf.md (our subset),
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #pragma once
+
+#include "base/mapped_file.h"
+#include "culet/result.h"
+#include "quant/tensor_type.h"
 
 #include <array>
 #include <cstddef>
@@ -14,39 +20,48 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mapped_file.h"
-#include "culet/result.h"
-#include "quant/tensor_type.h"
-
 namespace culet::format {
 
 enum class MetaType : uint32_t {  // ids of the GGUF specification
-  kUint8, kInt8, kUint16, kInt16, kUint32, kInt32, kFloat32, kBool, kString, kArray, kUint64, kInt64, kFloat64,
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kString,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64,
 };
 
-// One metadata value, or one element of an array. Numbers are widened; a getter answers nullopt when
-// the value is of another kind (an integer never reads as a string, a string never as a number).
+// One metadata value, or one element of an array. Numbers are widened; a getter answers nullopt
+// when the value is of another kind (an integer never reads as a string, a string never as a
+// number).
 class MetaValue {
  public:
   MetaType type() const { return type_; }
-  std::optional<int64_t> as_int() const;         // any integer type that fits (bool does not)
-  std::optional<double> as_number() const;       // any integer or float type
+  std::optional<int64_t> as_int() const;    // any integer type that fits (bool does not)
+  std::optional<double> as_number() const;  // any integer or float type
   std::optional<bool> as_bool() const;
   std::optional<std::string_view> as_string() const;
 
   bool is_array() const { return type_ == MetaType::kArray; }
   MetaType element_type() const { return element_; }
-  uint64_t size() const { return count_; }       // elements of an array, else 0
-  MetaValue at(uint64_t i) const;                // element i < size(); O(1), strings included
+  uint64_t size() const { return count_; }  // elements of an array, else 0
+  MetaValue at(uint64_t i) const;           // element i < size(); O(1), strings included
 
  private:
   friend class GgufReader;
   MetaType type_ = MetaType::kUint8;
   MetaType element_ = MetaType::kUint8;
   uint64_t count_ = 0;
-  const std::byte* data_ = nullptr;              // scalar bytes, string bytes or first element
-  const uint64_t* string_offsets_ = nullptr;     // arrays of strings: offset of each, from data_
-  uint64_t length_ = 0;                          // bytes of a string
+  const std::byte* data_ = nullptr;           // scalar bytes, string bytes or first element
+  const uint64_t* string_offsets_ = nullptr;  // arrays of strings: offset of each, from data_
+  uint64_t length_ = 0;                       // bytes of a string
 };
 
 struct MetaEntry {
@@ -58,10 +73,10 @@ struct TensorInfo {
   std::string_view name;
   quant::TensorType type;
   int n_dims;
-  std::array<uint64_t, 4> dims;    // as in the file: dims[0] is the contiguous one; unused are 1
-  uint64_t offset;                 // from the start of the data section
+  std::array<uint64_t, 4> dims;  // as in the file: dims[0] is the contiguous one; unused are 1
+  uint64_t offset;               // from the start of the data section
   uint64_t bytes;
-  const std::byte* data;           // nullptr when only the header was given
+  const std::byte* data;  // nullptr when only the header was given
   uint64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
@@ -71,16 +86,17 @@ class GgufFile {
   static Result<GgufFile> open(const std::string& path);
   // The same over bytes that outlive the result; `name` is used in messages. With header_only the
   // tensor data may be missing (tests keep headers of big files).
-  static Result<GgufFile> parse(std::span<const std::byte> bytes, std::string name, bool header_only = false);
+  static Result<GgufFile> parse(std::span<const std::byte> bytes, std::string name,
+                                bool header_only = false);
 
   const std::string& name() const { return name_; }
   uint32_t version() const { return version_; }
   uint64_t file_bytes() const { return file_bytes_; }
-  std::span<const MetaEntry> metadata() const { return metadata_; }   // in file order
-  const MetaValue* find(std::string_view key) const;                  // nullptr: absent
-  std::span<const TensorInfo> tensors() const { return tensors_; }    // in file order
-  const TensorInfo* tensor(std::string_view name) const;              // nullptr: absent
-  std::span<const std::string> warnings() const { return warnings_; } // odd but harmless
+  std::span<const MetaEntry> metadata() const { return metadata_; }    // in file order
+  const MetaValue* find(std::string_view key) const;                   // nullptr: absent
+  std::span<const TensorInfo> tensors() const { return tensors_; }     // in file order
+  const TensorInfo* tensor(std::string_view name) const;               // nullptr: absent
+  std::span<const std::string> warnings() const { return warnings_; }  // odd but harmless
   const base::MappedFile& mapping() const { return mapping_; }
 
  private:
@@ -91,7 +107,7 @@ class GgufFile {
   base::MappedFile mapping_;
   std::vector<MetaEntry> metadata_;
   std::vector<TensorInfo> tensors_;
-  std::vector<size_t> key_order_, tensor_order_;   // indices into the two above, sorted by name
+  std::vector<size_t> key_order_, tensor_order_;  // indices into the two above, sorted by name
   std::vector<std::vector<uint64_t>> string_offsets_;
   std::vector<std::string> warnings_;
 };

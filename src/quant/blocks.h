@@ -12,36 +12,43 @@ namespace culet::quant {
 typedef uint16_t half_bits;
 
 // 32 values. Low nibbles are values 0..15, high nibbles 16..31.
+// value = d * (q - 8)
 struct BlockQ4_0 {
   half_bits d;
   uint8_t qs[16];
-};  // d * (q - 8)
+};
+// value = d * q + m
 struct BlockQ4_1 {
   half_bits d, m;
   uint8_t qs[16];
-};  // d * q + m
+};
+// value = d * (q - 16)
 struct BlockQ5_0 {
   half_bits d;
   uint8_t qh[4];
   uint8_t qs[16];
-};  // d * (q - 16)
+};
+// value = d * q + m
 struct BlockQ5_1 {
   half_bits d, m;
   uint8_t qh[4];
   uint8_t qs[16];
-};  // d * q + m
+};
+// value = d * q
 struct BlockQ8_0 {
   half_bits d;
   int8_t qs[32];
-};  // d * q
+};
+// value = d * table[q]
 struct BlockIQ4_NL {
   half_bits d;
   uint8_t qs[16];
-};  // d * table[q]
+};
+// value = 2^(e-128) * table[q]
 struct BlockMXFP4 {
   uint8_t e;
   uint8_t qs[16];
-};  // 2^(e-128) * table[q]
+};
 
 // 256 values in sub-blocks of 16 or 32 with scales of their own.
 struct BlockQ2_K {

@@ -31,7 +31,7 @@ TEST(Fp16, EveryHalf) {
   }
 }
 
-TEST(Fp16, TiesAndNeighbours) {
+TEST(Fp16, TiesAndNeighbors) {
   for (uint16_t h = 0; h < 0x7bff; ++h) {  // between each finite half and the next
     const float low = half_to_float(h), high = half_to_float(uint16_t(h + 1));
     const float middle = float((double(low) + double(high)) / 2);

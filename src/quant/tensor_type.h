@@ -18,10 +18,10 @@ enum class TensorType : uint32_t {
 
 struct TypeInfo {
   TensorType type;
-  std::string_view name;   // as GGUF tools print it: "Q4_K"
-  int64_t block;           // values in a block
-  int64_t block_bytes;     // bytes of a block
-  bool readable;           // this build can dequantize it; others are refused by name
+  std::string_view name;  // as GGUF tools print it: "Q4_K"
+  int64_t block;          // values in a block
+  int64_t block_bytes;    // bytes of a block
+  bool readable;          // this build can dequantize it; others are refused by name
 };
 
 // nullptr for an id that no GGUF file may have.
@@ -31,6 +31,6 @@ const TypeInfo& type_info(TensorType type);
 // Dequantizes `blocks` consecutive blocks; the exact float32 values of the format's definition
 // (products and sums rounded separately, in the order of the reference implementation).
 using DequantizeFn = void (*)(const void* src, int64_t blocks, float* dst);
-DequantizeFn dequantize_fn(TensorType type);   // nullptr when !readable
+DequantizeFn dequantize_fn(TensorType type);  // nullptr when !readable
 
 }  // namespace culet::quant
