@@ -65,6 +65,7 @@ struct CacheSpec {
   CachePolicy policy = CachePolicy::kGlobal;
   int64_t window = 0;               // kWindow
   int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
+  int32_t target = kNone;           // a drafter reads its target's cache of this index
 };
 
 enum class Mask : uint8_t { kCausal, kFull, kBand };

@@ -1,0 +1,173 @@
+// Takes the text of one architecture file, gives logical lines of tokens.
+//
+// A name is letters, digits, '_' with dots between parts (attn_q.bias, meta.rope.freq_base). A
+// number is decimal with an optional fraction and exponent. A string is "..." on one line, without
+// escapes. Indentation is counted in spaces; a tab is an error, so that what one sees is what counts.
+#include "plan/arch_lex.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+
+namespace culet::plan {
+namespace {
+
+constexpr size_t kMaxText = 1 << 20;
+constexpr int kMaxIndent = 200;
+
+bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
+
+class Lexer {
+ public:
+  Lexer(const std::vector<SourceFile>& files, int file)
+      : files_(files), file_(file), text_(files[static_cast<size_t>(file)].text) {}
+
+  Result<std::vector<LexLine>> run() {
+    if (text_.size() > kMaxText) return error(1, 1, "the file is larger than 1 MiB");
+    while (at_ < text_.size()) CULET_TRY_VOID(line());
+    if (depth_ > 0) return error(open_line_, open_column_, "this parenthesis is never closed");
+    return std::move(lines_);
+  }
+
+ private:
+  tl::unexpected<Error> error(int line, int column, std::string_view message) {
+    return tl::unexpected<Error>(place_error(files_, {file_, line, column}, ErrorCode::kInvalidArgument, message));
+  }
+  int column() const { return static_cast<int>(at_ - line_start_) + 1; }
+  bool at_end_of_line() const { return at_ >= text_.size() || text_[at_] == '\n'; }
+
+  Result<void> line() {
+    ++line_;
+    line_start_ = at_;
+    int indent = 0;
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_, ++indent;
+    if (indent > kMaxIndent) return error(line_, 1, "the indentation is too deep");
+    const bool continues = depth_ > 0;
+    if (!continues) current_ = LexLine{indent, line_, {}};
+    while (!at_end_of_line()) CULET_TRY_VOID(token());
+    if (at_ < text_.size()) ++at_;
+    if (depth_ == 0 && !current_.tokens.empty()) {
+      current_.tokens.push_back({LexToken::Kind::kEnd, "end of line", 0, line_, column()});
+      lines_.push_back(std::move(current_));
+      current_ = {};
+    }
+    return {};
+  }
+
+  Result<void> token() {
+    const char c = text_[at_];
+    if (c == ' ' || c == '\r') {
+      ++at_;
+    } else if (c == '\t') {
+      return error(line_, column(), "a tab; indent and separate with spaces");
+    } else if (c == '#') {
+      while (!at_end_of_line()) ++at_;
+    } else if (is_name_start(c)) {
+      name();
+    } else if (is_digit(c)) {
+      return number();
+    } else if (c == '"') {
+      return string();
+    } else {
+      return symbol();
+    }
+    return {};
+  }
+
+  void push(LexToken::Kind kind, size_t begin, double number = 0) {
+    current_.tokens.push_back({kind, std::string(text_.substr(begin, at_ - begin)), number, line_,
+                               static_cast<int>(begin - line_start_) + 1});
+  }
+
+  void name() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && (is_name_part(text_[at_]) ||
+                                  (text_[at_] == '.' && at_ + 1 < text_.size() && is_name_part(text_[at_ + 1]))))
+      ++at_;
+    push(LexToken::Kind::kName, begin);
+  }
+
+  Result<void> number() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    if (at_ + 1 < text_.size() && text_[at_] == '.' && is_digit(text_[at_ + 1])) {
+      ++at_;
+      while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    }
+    if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
+      size_t p = at_ + 1;
+      if (p < text_.size() && (text_[p] == '-' || text_[p] == '+')) ++p;
+      if (p < text_.size() && is_digit(text_[p])) {
+        while (p < text_.size() && is_digit(text_[p])) ++p;
+        at_ = p;
+      }
+    }
+    if (at_ < text_.size() && is_name_start(text_[at_]))
+      return error(line_, column(), "a letter right behind a number; put a space or an operator between them");
+    const double value = std::strtod(std::string(text_.substr(begin, at_ - begin)).c_str(), nullptr);
+    if (!std::isfinite(value)) return error(line_, static_cast<int>(begin - line_start_) + 1, "this number is too large");
+    push(LexToken::Kind::kNumber, begin, value);
+    return {};
+  }
+
+  Result<void> string() {
+    const size_t begin = ++at_;
+    while (!at_end_of_line() && text_[at_] != '"') ++at_;
+    if (at_end_of_line()) return error(line_, static_cast<int>(begin - line_start_), "this string has no closing quote on its line");
+    push(LexToken::Kind::kString, begin);
+    ++at_;
+    return {};
+  }
+
+  Result<void> symbol() {
+    static constexpr std::string_view kSymbols[] = {"==", "!=", "<=", ">=", "+", "-", "*", "/", "<", ">", "=",
+                                                    "(",  ")",  "[",  "]",  ",", ":", "?", "|"};
+    for (std::string_view s : kSymbols) {
+      if (text_.substr(at_, s.size()) != s) continue;
+      const size_t begin = at_;
+      if (s == "(" || s == "[") {
+        if (depth_++ == 0) open_line_ = line_, open_column_ = column();
+      } else if (s == ")" || s == "]") {
+        if (depth_ == 0) return error(line_, column(), fmt::format("'{}' without its opening partner", s));
+        --depth_;
+      }
+      at_ += s.size();
+      push(LexToken::Kind::kSymbol, begin);
+      return {};
+    }
+    const unsigned char c = static_cast<unsigned char>(text_[at_]);
+    return error(line_, column(), c >= 32 && c < 127 ? fmt::format("'{}' has no meaning here", text_[at_])
+                                                     : fmt::format("byte 0x{:02x} has no meaning here", c));
+  }
+
+  const std::vector<SourceFile>& files_;
+  int file_;
+  std::string_view text_;
+  size_t at_ = 0, line_start_ = 0;
+  int line_ = 0, depth_ = 0, open_line_ = 0, open_column_ = 0;
+  LexLine current_;
+  std::vector<LexLine> lines_;
+};
+
+}  // namespace
+
+Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code, std::string_view message) {
+  const SourceFile& f = files[static_cast<size_t>(place.file)];
+  std::string_view text = f.text;
+  for (int line = 1; line < place.line && !text.empty(); ++line) {
+    const size_t end = text.find('\n');
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  text = text.substr(0, text.find('\n'));
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  if (text.size() > 120) text = text.substr(0, 120);
+  return Error{code, text.empty() ? fmt::format("{}:{}:{}: {}", f.name, place.line, place.column, message)
+                                  : fmt::format("{}:{}:{}: {} (in: {})", f.name, place.line, place.column, message, text)};
+}
+
+Result<std::vector<LexLine>> lex(const std::vector<SourceFile>& files, int file) { return Lexer(files, file).run(); }
+
+}  // namespace culet::plan

@@ -1,0 +1,131 @@
+// Gives every value a place: two arenas (all rows, wanted rows), first fit over live ranges.
+//
+// Offsets and sizes are bytes a row; a backend multiplies them by the rows of the pass. Operands stay
+// live until their op has finished, so an op may never find its result over its own input.
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/passes.h"
+
+namespace culet::plan {
+namespace {
+
+int64_t round64(int64_t n) { return (n + 63) / 64 * 64; }
+
+int64_t row_bytes(const Value& v) {
+  const int64_t k = v.width;
+  if (v.form == Form::kF32) return round64(k * 4);
+  return round64(k) + round64(k / 32 * 4) + round64(k / 16 * 2);
+}
+
+struct Range { size_t first, last; };
+
+// Free space of one arena, as disjoint ranges in ascending order.
+class FreeList {
+ public:
+  int64_t take(int64_t bytes) {
+    for (size_t k = 0; k < holes_.size(); ++k) {
+      Hole& h = holes_[k];
+      if (h.bytes < bytes) continue;
+      const int64_t at = h.at;
+      h.at += bytes, h.bytes -= bytes;
+      if (h.bytes == 0) holes_.erase(holes_.begin() + static_cast<std::ptrdiff_t>(k));
+      return at;
+    }
+    int64_t at = end_;
+    if (!holes_.empty() && holes_.back().at + holes_.back().bytes == end_) {
+      at = holes_.back().at;
+      holes_.pop_back();
+    }
+    end_ = at + bytes;
+    return at;
+  }
+  void give(int64_t at, int64_t bytes) {
+    const auto next = std::find_if(holes_.begin(), holes_.end(), [&](const Hole& h) { return h.at > at; });
+    auto here = holes_.insert(next, {at, bytes});
+    if (here + 1 != holes_.end() && here->at + here->bytes == (here + 1)->at) {
+      here->bytes += (here + 1)->bytes;
+      holes_.erase(here + 1);
+    }
+    if (here != holes_.begin() && (here - 1)->at + (here - 1)->bytes == here->at) {
+      (here - 1)->bytes += here->bytes;
+      holes_.erase(here);
+    }
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  struct Hole { int64_t at, bytes; };
+  std::vector<Hole> holes_;
+  int64_t end_ = 0;
+};
+
+void set_ranges(Plan* plan) {
+  plan->layers.assign(static_cast<size_t>(plan->n_layers), {0, 0});
+  plan->prologue = 0;
+  bool inside = false;
+  int32_t last = kNone;
+  for (size_t k = 0; k < plan->ops.size(); ++k) {
+    const int32_t layer = plan->ops[k].layer;
+    if (layer == kNone) {
+      if (!inside) plan->prologue = static_cast<int32_t>(k) + 1;
+      continue;
+    }
+    CULET_CHECK(layer == last || layer > last);   // layers are contiguous and ascending
+    LayerRange& r = plan->layers[static_cast<size_t>(layer)];
+    if (layer != last) r.first = static_cast<int32_t>(k);
+    ++r.count;
+    last = layer;
+    inside = true;
+  }
+}
+
+}  // namespace
+
+void assign(Plan* plan) {
+  set_ranges(plan);
+  const size_t forever = plan->ops.size();
+  std::vector<Range> live(plan->values.size(), {forever, 0});
+  for (size_t k = 0; k < plan->ops.size(); ++k) {
+    for (ValueId v : plan->ops[k].out) live[static_cast<size_t>(v)] = {k, k};
+    for (ValueId v : plan->ops[k].in) live[static_cast<size_t>(v)].last = k;
+  }
+  for (const Output& o : plan->outputs) live[static_cast<size_t>(o.value)].last = forever;
+  FreeList arenas[2];
+  std::vector<std::vector<ValueId>> ends(plan->ops.size() + 1);
+  for (size_t v = 0; v < live.size(); ++v)
+    if (live[v].first != forever) ends[live[v].last].push_back(static_cast<ValueId>(v));
+  for (size_t k = 0; k < plan->ops.size(); ++k) {
+    for (ValueId id : plan->ops[k].out) {
+      Value& v = plan->values[static_cast<size_t>(id)];
+      v.row_bytes = row_bytes(v);
+      v.offset = arenas[v.rows == RowSet::kWanted ? 1 : 0].take(v.row_bytes);
+    }
+    for (ValueId id : ends[k]) {
+      const Value& v = plan->values[static_cast<size_t>(id)];
+      arenas[v.rows == RowSet::kWanted ? 1 : 0].give(v.offset, v.row_bytes);
+    }
+  }
+  plan->arena_row_bytes_all = arenas[0].end();
+  plan->arena_row_bytes_wanted = arenas[1].end();
+}
+
+void verify(const Plan& plan) {
+  std::vector<bool> made(plan.values.size(), false);
+  for (const Op& op : plan.ops) {
+    for (ValueId v : op.in) CULET_CHECK(made[static_cast<size_t>(v)]);
+    for (ValueId v : op.out) {
+      CULET_CHECK(!made[static_cast<size_t>(v)]);
+      made[static_cast<size_t>(v)] = true;
+      const Value& x = plan.values[static_cast<size_t>(v)];
+      CULET_CHECK(x.width > 0 && x.offset >= 0 && x.row_bytes > 0);
+      if (op.kind == OpKind::select_rows) continue;
+      for (ValueId i : op.in) CULET_CHECK(plan.values[static_cast<size_t>(i)].rows == x.rows);
+    }
+    if (op.attr.cache != kNone) CULET_CHECK(static_cast<size_t>(op.attr.cache) < plan.caches.size());
+    if (op.kind == OpKind::rope) CULET_CHECK(static_cast<size_t>(op.attr.rope) < plan.ropes.size());
+  }
+  for (const Output& o : plan.outputs) CULET_CHECK(made[static_cast<size_t>(o.value)]);
+}
+
+}  // namespace culet::plan

@@ -1,0 +1,90 @@
+// The compiler's driver: finds the architecture file, runs the stages in order.
+#include "plan/compile.h"
+
+#include <fmt/format.h>
+
+#include "base/sha256.h"
+#include "plan/arch_parse.h"
+#include "plan/facts.h"
+#include "plan/graph.h"
+#include "plan/passes.h"
+
+namespace culet::plan {
+namespace {
+
+Result<std::string> architecture_of(const format::GgufFile& model) {
+  const format::MetaValue* v = model.find("general.architecture");
+  const auto name = v ? v->as_string() : std::nullopt;
+  if (!name || name->empty())
+    return fail(ErrorCode::kCorrupt, fmt::format("{}: general.architecture is missing or no string, so nothing says how to run this model", model.name()));
+  return std::string(*name);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines{""};
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end == std::string::npos ? std::string::npos : end - at));
+    if (end == std::string::npos) break;
+    at = end + 1;
+  }
+  return lines;
+}
+
+// A drafter's target, compiled far enough to read its facts, outputs and caches.
+struct Target {
+  ArchFile arch;
+  std::unique_ptr<Facts> facts;
+  Plan plan;
+};
+
+Result<std::unique_ptr<Target>> load_target(const ArchLibrary& library, const format::GgufFile& model) {
+  auto t = std::make_unique<Target>();
+  CULET_TRY(std::string name, architecture_of(model));
+  CULET_TRY(const ArchText* text, library.find(name));
+  CULET_TRY(t->arch, parse_arch(library, *text));
+  t->facts = std::make_unique<Facts>(t->arch, model, 0, nullptr);
+  CULET_TRY(GraphResult graph, build_graph(*t->facts, {}));
+  t->plan = std::move(graph.plan);
+  return t;
+}
+
+}  // namespace
+
+Result<Compiled> compile(const ArchLibrary& library, const format::GgufFile& model, const CompileOptions& options) {
+  CULET_TRY(std::string name, architecture_of(model));
+  CULET_TRY(const ArchText* text, library.find(name));
+  return compile_text(library, *text, model, options);
+}
+
+Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text, const format::GgufFile& model,
+                              const CompileOptions& options) {
+  CULET_TRY(std::string name, architecture_of(model));
+  CULET_TRY(ArchFile arch, parse_arch(library, text));
+  std::unique_ptr<Target> target;
+  if (options.target) {
+    CULET_TRY(target, load_target(library, *options.target));
+  }
+  Facts facts(arch, model, options.context, target ? target->facts.get() : nullptr);
+  CULET_TRY(GraphResult graph, build_graph(facts, target ? TargetPlan{&target->plan, target->facts.get()} : TargetPlan{}));
+
+  Compiled out;
+  out.plan = std::move(graph.plan);
+  out.warnings = std::move(graph.warnings);
+  out.origin = text.origin;
+  if (const format::MetaValue* c = model.find(name + ".context_length")) out.context_length = c->as_int().value_or(0);
+  out.plan.architecture = name;
+  const std::string flat = flattened_text(arch);
+  out.plan.source = lines_of(flat);
+  out.plan.source_sha256 = base::sha256_hex(std::as_bytes(std::span(flat.data(), flat.size())));
+  select_rows(&out.plan);
+  remove_dead(&out.plan);
+  if (!options.precise) insert_quantize(&out.plan, model);
+  if (options.fuse) fuse(&out.plan);
+  assign(&out.plan);
+  verify(out.plan);
+  return out;
+}
+
+}  // namespace culet::plan

@@ -1,0 +1,462 @@
+// Evaluates fact expressions against one model's metadata and tensor directory.
+//
+// Everything here runs once, at load, with a budget: expressions are as deep as the parser lets them
+// be, lets are evaluated once a layer, and a circle of lets is an error. Numbers are float64; what
+// must be a whole number is checked where it is used.
+#include "plan/facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plan/arch_lex.h"
+
+namespace culet::plan {
+namespace {
+
+using Kind = Expr::Kind;
+constexpr int kMaxLayers = 4096;
+constexpr int kMaxDepth = 200;
+
+constexpr std::string_view kWords[] = {"adjacent", "halves", "causal", "full",  "global", "softmax", "sigmoid",
+                                       "silu",     "gelu",   "relu",   "token", "position", "type",  "self", "gelu_erf"};
+
+bool starts_with(std::string_view s, std::string_view p) { return s.substr(0, p.size()) == p; }
+bool ends_with(std::string_view s, std::string_view p) {
+  return s.size() >= p.size() && s.substr(s.size() - p.size()) == p;
+}
+
+Fact from_meta(const format::MetaValue& v) {
+  if (v.is_array()) return {Fact::List{&v}};
+  if (const auto b = v.as_bool()) return {*b};
+  if (const auto n = v.as_number()) return {*n};
+  if (const auto s = v.as_string()) return {std::string(*s)};
+  return {Fact::None{}};
+}
+
+const char* kind_name(const Fact& f) {
+  static constexpr const char* kNames[] = {"none", "a number", "a flag", "a string", "a word", "a tensor", "a list"};
+  return kNames[f.value.index()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view name, const std::vector<std::string>& known) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string& k : known) {
+    std::vector<size_t> row(k.size() + 1);
+    for (size_t j = 0; j <= k.size(); ++j) row[j] = j;
+    for (size_t a = 0; a < name.size(); ++a) {
+      size_t diagonal = row[0];
+      row[0] = a + 1;
+      for (size_t b = 0; b < k.size(); ++b) {
+        const size_t change = diagonal + (name[a] == k[b] ? 0 : 1);
+        diagonal = row[b + 1];
+        row[b + 1] = std::min({change, row[b] + 1, diagonal + 1});
+      }
+    }
+    if (row[k.size()] < best_distance) best_distance = row[k.size()], best = k;
+  }
+  return best;
+}
+
+std::string Fact::show() const {
+  struct Show {
+    std::string operator()(const None&) const { return "none"; }
+    std::string operator()(double n) const { return fmt::format("{}", n); }
+    std::string operator()(bool b) const { return b ? "yes" : "no"; }
+    std::string operator()(const std::string& s) const { return '"' + s + '"'; }
+    std::string operator()(const Word& w) const { return w.argument != 0 ? fmt::format("{}({})", w.text, w.argument) : w.text; }
+    std::string operator()(const Tensor& t) const { return t.name; }
+    std::string operator()(const List& l) const { return fmt::format("list of {}", l.value->size()); }
+  };
+  return std::visit(Show{}, value);
+}
+
+Facts::Facts(const ArchFile& arch, const format::GgufFile& model, int64_t context, Facts* target)
+    : arch_(arch), model_(model), context_(context), target_(target) {
+  const format::MetaValue* a = model.find("general.architecture");
+  if (a && a->as_string()) prefix_ = std::string(*a->as_string()) + '.';
+}
+
+tl::unexpected<Error> Facts::error(Place p, std::string_view message, ErrorCode code) const {
+  return tl::unexpected<Error>(place_error(arch_.files, p, code, message));
+}
+
+const Let* Facts::let(std::string_view name) const {
+  for (const Let& l : arch_.lets)
+    if (l.name == name) return &l;
+  return nullptr;
+}
+
+bool Facts::is_word(std::string_view name) const {
+  return std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
+}
+
+// ---- which lets have one value a layer
+
+bool Facts::per_layer(const Let& l) {
+  int& use = layer_use_[&l];
+  if (use == 0) {
+    use = 2;   // a circle counts as independent here; let_value() reports it
+    const bool yes = depends_on_layer(*l.value);
+    layer_use_[&l] = yes ? 1 : 3;
+  }
+  return layer_use_[&l] == 1;
+}
+
+bool Facts::depends_on_layer(const Expr& e) {
+  switch (e.kind) {
+    case Kind::kName: {
+      if (e.text == "i") return true;
+      if (const Let* l = let(e.text)) return per_layer(*l);
+      const bool tensor = !starts_with(e.text, "meta.") && !starts_with(e.text, "root.") && !starts_with(e.text, "target.") &&
+                          !starts_with(e.text, "session.") && !is_word(e.text) && e.text != "none" && e.text != "yes" && e.text != "no";
+      for (const Variable& v : variables_)
+        if (v.name == e.text) return false;
+      return tensor;
+    }
+    case Kind::kIndex:   // local[j] depends on j alone
+      return depends_on_layer(*e.kids[1]);
+    case Kind::kLast: {
+      variables_.push_back({e.text, 0});
+      const bool yes = depends_on_layer(*e.kids[0]) || depends_on_layer(*e.kids[1]);
+      variables_.pop_back();
+      return yes;
+    }
+    default:
+      for (const ExprPtr& kid : e.kids)
+        if (depends_on_layer(*kid)) return true;
+      for (const NamedArgument& a : e.named)
+        if (depends_on_layer(*a.value)) return true;
+      return false;
+  }
+}
+
+// ---- typed access
+
+Result<double> Facts::number(const Expr& e, int layer) {
+  CULET_TRY(Fact f, eval(e, layer));
+  if (const double* n = f.number()) return *n;
+  return error(e.place, fmt::format("a number is needed here, but this is {} ({})", kind_name(f), f.show()));
+}
+
+Result<int64_t> Facts::integer(const Expr& e, int layer, int64_t min, int64_t max) {
+  CULET_TRY(double n, number(e, layer));
+  if (!(std::floor(n) == n) || n < static_cast<double>(min) || n > static_cast<double>(max))
+    return error(e.place, fmt::format("this is {}; a whole number from {} to {} is needed", n, min, max));
+  return static_cast<int64_t>(n);
+}
+
+Result<bool> Facts::flag(const Expr& e, int layer) {
+  CULET_TRY(Fact f, eval(e, layer));
+  if (const bool* b = f.flag()) return *b;
+  return error(e.place, fmt::format("a condition (yes or no) is needed here, but this is {} ({})", kind_name(f), f.show()));
+}
+
+Result<int64_t> Facts::layers() {
+  const Let* l = let("layers");
+  if (!l) return error({static_cast<int>(arch_.files.size()) - 1, 1, 1}, "the fact 'layers' is missing; write: let layers = meta.block_count");
+  return integer(*l->value, -1, 1, kMaxLayers);
+}
+
+// ---- expressions
+
+Result<Fact> Facts::eval(const Expr& e, int layer) {
+  if (depth_ > kMaxDepth) return error(e.place, "facts refer to each other too deeply here");
+  ++depth_;
+  const auto run = [&]() -> Result<Fact> {
+    switch (e.kind) {
+      case Kind::kNumber: return Fact{e.number};
+      case Kind::kString: return Fact{e.text};
+      case Kind::kName: return name(e, layer);
+      case Kind::kCall: return call(e, layer);
+      case Kind::kUnary: return unary(e, layer);
+      case Kind::kBinary: return binary(e, layer);
+      case Kind::kDefault: return default_(e, layer);
+      case Kind::kIndex: return index(e, layer);
+      case Kind::kLast: return last(e, layer);
+      case Kind::kIf: {
+        CULET_TRY(bool yes, flag(*e.kids[0], layer));
+        return eval(*e.kids[yes ? 1 : 2], layer);
+      }
+      case Kind::kAlternative:
+      case Kind::kOptional: {
+        CULET_TRY(TensorId id, tensor(e, layer, true));
+        if (id == kNone) return Fact{Fact::None{}};
+        return Fact{Fact::Tensor{std::string(), id}};
+      }
+      case Kind::kAs:
+      case Kind::kTuple: break;
+    }
+    return error(e.place, "a fact is needed here; 'as' and tuples belong to values");
+  };
+  auto r = run();
+  --depth_;
+  return r;
+}
+
+Result<Fact> Facts::name(const Expr& e, int layer) {
+  const std::string& n = e.text;
+  for (auto v = variables_.rbegin(); v != variables_.rend(); ++v)
+    if (v->name == n) return Fact{static_cast<double>(v->value)};
+  if (n == "i") {
+    if (layer < 0) return error(e.place, "'i' is the layer's index and has no value outside the layers");
+    return Fact{static_cast<double>(layer)};
+  }
+  if (n == "none") return Fact{Fact::None{}};
+  if (n == "yes" || n == "true") return Fact{true};
+  if (n == "no" || n == "false") return Fact{false};
+  if (n == "session.context") return Fact{static_cast<double>(context_)};
+  if (const Let* l = let(n)) return let_value(*l, layer, e.place);
+  if (starts_with(n, "meta.")) {
+    bool absent = false;
+    CULET_TRY(Fact f, meta(e, n, nullptr, layer, &absent));
+    if (absent)
+      return error(e.place, fmt::format("the model file has no key {}; write 'default ...' behind it if it may be missing", meta_key(n)), ErrorCode::kCorrupt);
+    return f;
+  }
+  if (starts_with(n, "target.")) {
+    if (!target_) return error(e.place, "this architecture reads its target model; attach it to one", ErrorCode::kUnsupported);
+    if (const Let* l = target_->let(n.substr(7))) return target_->let_value(*l, layer, l->place);
+    return error(e.place, fmt::format("the target's architecture has no fact '{}'", n.substr(7)));
+  }
+  if (is_word(n)) return Fact{Fact::Word{n, 0}};
+  return tensor_fact(e, layer);
+}
+
+Result<Fact> Facts::let_value(const Let& l, int layer, Place from) {
+  const bool each = per_layer(l);
+  if (each && layer < 0)
+    return error(from, fmt::format("'{}' differs from layer to layer; use it inside a layer, or index it as {}[0]", l.name, l.name));
+  const std::pair<const Let*, int> key{&l, each ? layer : -1};
+  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  if (!open_.insert(key).second) return error(l.place, fmt::format("'{}' is defined by itself", l.name));
+  auto r = eval(*l.value, key.second);
+  open_.erase(key);
+  if (r) known_[key] = *r;
+  return r;
+}
+
+std::string Facts::meta_key(std::string_view n) const {
+  const std::string_view key = n.substr(5);
+  if (starts_with(key, "general.") || starts_with(key, "tokenizer.")) return std::string(key);
+  return prefix_ + std::string(key);
+}
+
+Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, int layer, bool* absent) {
+  const std::string key = meta_key(n);
+  const format::MetaValue* v = model_.find(key);
+  *absent = v == nullptr;
+  if (!v) return Fact{Fact::None{}};
+  if (!index || !v->is_array()) return from_meta(*v);
+  CULET_TRY(int64_t at, integer(*index, layer, 0, INT32_MAX));
+  if (static_cast<uint64_t>(at) >= v->size())
+    return error(e.place, fmt::format("{} has {} elements, element {} is asked for", key, v->size(), at), ErrorCode::kCorrupt);
+  return from_meta(v->at(static_cast<uint64_t>(at)));
+}
+
+Result<Fact> Facts::default_(const Expr& e, int layer) {
+  const Expr& main = *e.kids[0];
+  const bool indexed = main.kind == Kind::kIndex && main.kids[0]->kind == Kind::kName;
+  const Expr& key = indexed ? *main.kids[0] : main;
+  if (key.kind != Kind::kName || !starts_with(key.text, "meta."))
+    return error(e.place, "'default' follows a metadata key: meta.KEY default ...");
+  bool absent = false;
+  CULET_TRY(Fact f, meta(main, key.text, indexed ? main.kids[1].get() : nullptr, layer, &absent));
+  return absent ? eval(*e.kids[1], layer) : Result<Fact>(f);
+}
+
+Result<Fact> Facts::index(const Expr& e, int layer) {
+  const Expr& of = *e.kids[0];
+  if (of.kind == Kind::kName && starts_with(of.text, "meta.")) {
+    bool absent = false;
+    CULET_TRY(Fact f, meta(e, of.text, e.kids[1].get(), layer, &absent));
+    if (absent) return error(e.place, fmt::format("the model file has no key {}; write 'default ...' behind it if it may be missing", meta_key(of.text)), ErrorCode::kCorrupt);
+    return f;
+  }
+  if (of.kind == Kind::kName) {
+    Facts* owner = this;
+    std::string_view n = of.text;
+    if (starts_with(n, "target.") && target_) owner = target_, n = n.substr(7);
+    if (const Let* l = owner->let(n)) {
+      CULET_TRY(int64_t layers, owner->layers());
+      CULET_TRY(int64_t at, integer(*e.kids[1], layer, 0, layers - 1));
+      return owner->let_value(*l, static_cast<int>(at), l->place);
+    }
+  }
+  return error(e.place, "only a fact or a metadata array is indexed here");
+}
+
+Result<Fact> Facts::unary(const Expr& e, int layer) {
+  if (e.text == "not") {
+    CULET_TRY(bool b, flag(*e.kids[0], layer));
+    return Fact{!b};
+  }
+  CULET_TRY(double n, number(*e.kids[0], layer));
+  return Fact{-n};
+}
+
+Result<Fact> Facts::binary(const Expr& e, int layer) {
+  const std::string& op = e.text;
+  if (op == "and" || op == "or") {
+    CULET_TRY(bool left, flag(*e.kids[0], layer));
+    if (left == (op == "or")) return Fact{left};
+    CULET_TRY(bool right, flag(*e.kids[1], layer));
+    return Fact{right};
+  }
+  if (op == "==" || op == "!=") {
+    CULET_TRY(Fact a, eval(*e.kids[0], layer));
+    CULET_TRY(Fact b, eval(*e.kids[1], layer));
+    if (a.value.index() != b.value.index() && !a.is_none() && !b.is_none())
+      return error(e.place, fmt::format("{} is compared with {}", kind_name(a), kind_name(b)));
+    return Fact{(a.show() == b.show()) == (op == "==")};
+  }
+  CULET_TRY(double a, number(*e.kids[0], layer));
+  CULET_TRY(double b, number(*e.kids[1], layer));
+  if (op == "<") return Fact{a < b};
+  if (op == ">") return Fact{a > b};
+  if (op == "<=") return Fact{a <= b};
+  if (op == ">=") return Fact{a >= b};
+  if (op == "+") return Fact{a + b};
+  if (op == "-") return Fact{a - b};
+  if (op == "*") return Fact{a * b};
+  if (b == 0) return error(e.place, fmt::format("division of {} by zero", a));
+  if (op == "mod") return Fact{a - b * std::floor(a / b)};
+  return Fact{a / b};
+}
+
+Result<Fact> Facts::call(const Expr& e, int layer) {
+  if (e.text == "has") {
+    if (e.kids.size() != 1 || !e.named.empty()) return error(e.place, "has(NAME) takes one tensor name");
+    CULET_TRY(TensorId id, tensor(*e.kids[0], layer, true));
+    return Fact{id != kNone};
+  }
+  std::vector<double> n;
+  for (const ExprPtr& kid : e.kids) {
+    CULET_TRY(double v, number(*kid, layer));
+    n.push_back(v);
+  }
+  struct Function { std::string_view name; size_t arguments; Fact (*apply)(const std::vector<double>&); };
+  static constexpr Function kFunctions[] = {
+      {"sqrt", 1, [](const std::vector<double>& v) { return Fact{std::sqrt(v[0])}; }},
+      {"floor", 1, [](const std::vector<double>& v) { return Fact{std::floor(v[0])}; }},
+      {"min", 2, [](const std::vector<double>& v) { return Fact{std::min(v[0], v[1])}; }},
+      {"max", 2, [](const std::vector<double>& v) { return Fact{std::max(v[0], v[1])}; }},
+      {"window", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"window", v[0]}}; }},
+      {"band", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"band", v[0]}}; }},
+  };
+  std::string known = "has";
+  for (const Function& f : kFunctions) {
+    known += fmt::format(", {}", f.name);
+    if (f.name != e.text) continue;
+    if (n.size() != f.arguments || !e.named.empty()) return error(e.place, fmt::format("{} takes {} argument(s)", f.name, f.arguments));
+    return f.apply(n);
+  }
+  return error(e.place, fmt::format("'{}' is no function of facts (they are: {})", e.text, known));
+}
+
+Result<Fact> Facts::last(const Expr& e, int layer) {
+  if (e.on_target && !target_)
+    return error(e.place, "this architecture reads its target model; attach it to one", ErrorCode::kUnsupported);
+  CULET_TRY(int64_t bound, integer(*e.kids[0], layer, 0, kMaxLayers));
+  for (int j = static_cast<int>(bound) - 1; j >= 0; --j) {
+    variables_.push_back({e.text, j});
+    auto found = flag(*e.kids[1], layer);
+    variables_.pop_back();
+    if (!found) return tl::unexpected<Error>(found.error());
+    if (*found) return Fact{static_cast<double>(j)};
+  }
+  return error(e.place, fmt::format("no layer {} < {} satisfies the condition", e.text, bound));
+}
+
+// ---- tensors
+
+std::string Facts::tensor_name(std::string_view n, bool quoted, int layer) const {
+  if (quoted) {
+    std::string out(n);
+    const size_t at = out.find("{i}");
+    if (at != std::string::npos && layer >= 0) out.replace(at, 3, std::to_string(layer));
+    return out;
+  }
+  bool global = layer < 0;
+  if (starts_with(n, "root.")) global = true, n = n.substr(5);
+  const bool literal = ends_with(n, ".weight") || ends_with(n, ".bias") || ends_with(n, ".scale");
+  return fmt::format("{}{}{}", global ? "" : fmt::format("blk.{}.", layer), n, literal ? "" : ".weight");
+}
+
+TensorId Facts::find_tensor(std::string_view file_name) const {
+  const format::TensorInfo* t = model_.tensor(file_name);
+  return t ? static_cast<TensorId>(t - model_.tensors().data()) : kNone;
+}
+
+Result<Fact> Facts::tensor_fact(const Expr& e, int layer) {
+  std::string n = tensor_name(e.text, false, layer);
+  const TensorId id = find_tensor(n);
+  if (id == kNone && !starts_with(e.text, "root.")) return unknown(e);
+  return Fact{Fact::Tensor{std::move(n), id}};
+}
+
+tl::unexpected<Error> Facts::unknown(const Expr& e) const {
+  std::vector<std::string> known;
+  for (const Let& l : arch_.lets) known.push_back(l.name);
+  for (std::string_view w : kWords) known.emplace_back(w);
+  const std::string near = nearest(e.text, known);
+  return error(e.place, near.empty() ? fmt::format("'{}' is neither a fact nor a tensor of this model", e.text)
+                                     : fmt::format("'{}' is neither a fact nor a tensor of this model; did you mean '{}'?", e.text, near));
+}
+
+Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
+  switch (e.kind) {
+    case Kind::kOptional: return tensor(*e.kids[0], layer, true);
+    case Kind::kAlternative: {
+      for (const ExprPtr& kid : e.kids) {
+        CULET_TRY(TensorId id, tensor(*kid, layer, true));
+        if (id != kNone) return id;
+      }
+      if (optional) return TensorId{kNone};
+      return error(e.place, "none of these tensors is in the model file", ErrorCode::kCorrupt);
+    }
+    case Kind::kIf: {
+      CULET_TRY(bool yes, flag(*e.kids[0], layer));
+      return tensor(*e.kids[yes ? 1 : 2], layer, optional);
+    }
+    case Kind::kName:
+    case Kind::kString: break;
+    default: return error(e.place, "a tensor's name is needed here");
+  }
+  const bool quoted = e.kind == Kind::kString;
+  if (!quoted && e.text == "none") return TensorId{kNone};
+  if (!quoted && starts_with(e.text, "target.")) {
+    if (!target_) return error(e.place, "this architecture reads its target model; attach it to one", ErrorCode::kUnsupported);
+    const std::string n = target_->tensor_name(std::string_view(e.text).substr(7), false, -1);
+    const TensorId id = target_->find_tensor(n);
+    if (id != kNone) return id + kTargetTensor;
+    return error(e.place, fmt::format("the target model has no tensor {}", n), ErrorCode::kCorrupt);
+  }
+  std::string n;
+  TensorId id = kNone;
+  if (const Let* l = quoted ? nullptr : let(e.text)) {
+    CULET_TRY(Fact f, let_value(*l, layer, e.place));
+    if (f.is_none()) return TensorId{kNone};
+    if (!f.tensor()) return error(e.place, fmt::format("a tensor is needed here, but '{}' is {}", e.text, kind_name(f)));
+    n = f.tensor()->name, id = f.tensor()->id;
+  } else {
+    n = tensor_name(e.text, quoted, layer);
+    id = find_tensor(n);
+  }
+  if (id != kNone || optional) return id;
+  return error(e.place, fmt::format("tensor {} is missing in the model file; write '{}?' if it may be absent", n, e.text), ErrorCode::kCorrupt);
+}
+
+// ---- which metadata keys the text names
+
+void Facts::note_meta_keys(const Expr& e) {
+  if (e.kind == Kind::kName && starts_with(e.text, "meta.")) meta_keys_.insert(meta_key(e.text));
+  for (const ExprPtr& kid : e.kids) note_meta_keys(*kid);
+  for (const NamedArgument& a : e.named) note_meta_keys(*a.value);
+}
+
+}  // namespace culet::plan

@@ -1,0 +1,99 @@
+// Facts: numbers, flags, words and tensor references known when a model is loaded.
+//
+// An evaluator belongs to one architecture file and one model. A `let` that depends on the layer
+// has one value a layer, any other has one; both are computed on first use and kept.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "culet/result.h"
+#include "format/gguf.h"
+#include "plan/arch_ast.h"
+#include "plan/plan.h"
+
+namespace culet::plan {
+
+// A tensor of the target model (drafters) has this added to its id.
+constexpr TensorId kTargetTensor = 1 << 24;
+
+struct Fact {
+  struct None {};
+  struct Word { std::string text; double argument = 0; };           // adjacent, window(512), self
+  struct Tensor { std::string name; TensorId id = plan::kNone; };   // id kNone: not in the file
+  struct List { const format::MetaValue* value; };                  // a metadata array
+  std::variant<None, double, bool, std::string, Word, Tensor, List> value;
+
+  bool is_none() const { return std::holds_alternative<None>(value); }
+  const double* number() const { return std::get_if<double>(&value); }
+  const bool* flag() const { return std::get_if<bool>(&value); }
+  const Word* word() const { return std::get_if<Word>(&value); }
+  const Tensor* tensor() const { return std::get_if<Tensor>(&value); }
+  const List* list() const { return std::get_if<List>(&value); }
+  std::string show() const;   // for messages and reports
+};
+
+class Facts {
+ public:
+  // arch, model and target outlive the evaluator. context: `session.context`.
+  Facts(const ArchFile& arch, const format::GgufFile& model, int64_t context, Facts* target);
+
+  // layer: index, or -1 outside the layers.
+  Result<Fact> eval(const Expr& e, int layer);
+  Result<double> number(const Expr& e, int layer);
+  Result<int64_t> integer(const Expr& e, int layer, int64_t min, int64_t max);
+  Result<bool> flag(const Expr& e, int layer);
+  // A tensor operand: a name, NAME?, A | B, none, or a fact that is one. kNone when it may be absent and is.
+  Result<TensorId> tensor(const Expr& e, int layer, bool optional);
+
+  const Let* let(std::string_view name) const;
+  bool is_word(std::string_view name) const;
+  bool per_layer(const Let& l);
+  Result<int64_t> layers();            // the fact `layers`
+  const ArchFile& arch() const { return arch_; }
+  const format::GgufFile& model() const { return model_; }
+  Facts* target() { return target_; }
+  const std::set<std::string>& meta_keys() const { return meta_keys_; }   // every key the text names
+  void note_meta_keys(const Expr& e);
+  tl::unexpected<Error> error(Place p, std::string_view message, ErrorCode code = ErrorCode::kInvalidArgument) const;
+  // The name in the file: blk.{i}.NAME.weight inside a layer, NAME.weight outside, root.NAME, "literal".
+  std::string tensor_name(std::string_view name, bool quoted, int layer) const;
+  TensorId find_tensor(std::string_view file_name) const;
+  bool depends_on_layer(const Expr& e);
+
+ private:
+  struct Variable { std::string_view name; int value; };
+  Result<Fact> name(const Expr& e, int layer);
+  Result<Fact> let_value(const Let& l, int layer, Place from);
+  Result<Fact> meta(const Expr& e, std::string_view key, const Expr* index, int layer, bool* absent);
+  Result<Fact> default_(const Expr& e, int layer);
+  Result<Fact> index(const Expr& e, int layer);
+  Result<Fact> unary(const Expr& e, int layer);
+  Result<Fact> binary(const Expr& e, int layer);
+  Result<Fact> call(const Expr& e, int layer);
+  Result<Fact> last(const Expr& e, int layer);
+  Result<Fact> tensor_fact(const Expr& e, int layer);
+  std::string meta_key(std::string_view name) const;
+  tl::unexpected<Error> unknown(const Expr& e) const;
+
+  const ArchFile& arch_;
+  const format::GgufFile& model_;
+  std::string prefix_;                 // general.architecture of the model, with a dot
+  int64_t context_;
+  Facts* target_;
+  std::map<std::pair<const Let*, int>, Fact> known_;
+  std::map<const Let*, int> layer_use_;          // 0 no, 1 yes, 2 being worked out
+  std::set<std::pair<const Let*, int>> open_;    // being evaluated: finds circles
+  std::vector<Variable> variables_;              // of last(...)
+  std::set<std::string> meta_keys_;
+  int depth_ = 0;
+};
+
+// Nearest of `known` to `name`, or "" when none is near.
+std::string nearest(std::string_view name, const std::vector<std::string>& known);
+
+}  // namespace culet::plan

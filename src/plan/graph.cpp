@@ -1,0 +1,773 @@
+// Takes statements, gives ops: decides every `when`, gives every name its meaning (value, fact or
+// tensor, in that order), binds tensors by name and asks the shape rule of every op.
+//
+// Scope: the model block's values are visible in the layers; a layer may replace the ones that
+// exist outside (that is how x flows), everything else it makes is gone when the layer ends.
+#include "plan/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "plan/arch_lex.h"
+#include "plan/shapes.h"
+#include "plan/signature.h"
+
+namespace culet::plan {
+namespace {
+
+using Kind = Expr::Kind;
+constexpr size_t kMaxOps = 1'000'000;
+
+bool glob_match(std::string_view pattern, std::string_view s) {   // '*' only
+  size_t p = 0, i = 0, star = std::string_view::npos, mark = 0;
+  while (i < s.size()) {
+    if (p < pattern.size() && pattern[p] == '*') star = p++, mark = i;
+    else if (p < pattern.size() && pattern[p] == s[i]) ++p, ++i;
+    else if (star != std::string_view::npos) p = star + 1, i = ++mark;
+    else return false;
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+class Builder {
+ public:
+  Builder(Facts& facts, const TargetPlan& target) : facts_(facts), arch_(facts.arch()), target_(target) {}
+
+  Result<GraphResult> run() {
+    CULET_TRY(int64_t layers, facts_.layers());
+    plan_.n_layers = static_cast<int32_t>(layers);
+    plan_.architecture = arch_.architectures.front();
+    plan_.kind = arch_.kind;
+    used_.assign(facts_.model().tensors().size(), false);
+    CULET_TRY_VOID(check_externs());
+    CULET_TRY_VOID(check_requires());
+    const Block* model = arch_.block("model");
+    if (!model) return error({last_file(), 1, 1}, "the block 'model:' is missing");
+    for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));
+    if (plan_.outputs.empty()) return error(model->place, "the model has no output; write: output logits = ...");
+    CULET_TRY_VOID(check_tensors());
+    CULET_TRY_VOID(check_keys());
+    return GraphResult{std::move(plan_), std::move(warnings_)};
+  }
+
+ private:
+  int last_file() const { return static_cast<int>(arch_.files.size()) - 1; }
+  tl::unexpected<Error> error(Place p, std::string_view message, ErrorCode code = ErrorCode::kInvalidArgument) const {
+    if (layer_ < 0) return facts_.error(p, message, code);
+    return facts_.error(p, fmt::format("layer {}: {}", layer_, message), code);
+  }
+
+  // ---- checks before and after
+
+  Result<void> check_externs() {
+    if (arch_.externs.empty()) return {};
+    const ExternDecl& e = arch_.externs.front();
+    if (!target_.plan) return error(e.place, "this is a drafter; attach it to its target model", ErrorCode::kUnsupported);
+    for (const std::string& f : e.facts)
+      if (!target_.facts->let(f)) return error(e.place, fmt::format("the target's architecture has no fact '{}'", f));
+    for (const std::string& v : e.values) {
+      const bool tensor = target_.facts->find_tensor(target_.facts->tensor_name(v, false, -1)) != kNone;
+      if (!tensor && target_.plan->output(v) == kNone)
+        return error(e.place, fmt::format("the target has neither a tensor nor an output '{}'", v));
+    }
+    return {};
+  }
+
+  Result<void> check_requires() {
+    for (const Require& r : arch_.requires_) {
+      const int layers = facts_.depends_on_layer(*r.condition) ? plan_.n_layers : 1;
+      for (int i = 0; i < layers; ++i) {
+        CULET_TRY(bool ok, facts_.flag(*r.condition, layers == 1 ? -1 : i));
+        if (!ok) return error(r.place, r.message, ErrorCode::kUnsupported);
+      }
+    }
+    return {};
+  }
+
+  Result<bool> ignored(const std::string& tensor) {
+    for (const IgnoreItem& item : arch_.ignores) {
+      if (item.is_meta) continue;
+      if (item.is_glob) {
+        if (glob_match(item.name, tensor)) return true;
+        continue;
+      }
+      if (facts_.tensor_name(item.name, false, -1) == tensor) {
+        const bool each = item.when && facts_.depends_on_layer(*item.when);
+        if (each || !item.when) return true;
+        CULET_TRY(bool yes, facts_.flag(*item.when, -1));
+        if (yes) return true;
+      }
+      for (int i = 0; i < plan_.n_layers; ++i) {
+        if (facts_.tensor_name(item.name, false, i) != tensor) continue;
+        if (!item.when) return true;
+        CULET_TRY(bool yes, facts_.flag(*item.when, i));
+        if (yes) return true;
+      }
+    }
+    return false;
+  }
+
+  Result<void> check_tensors() {
+    const auto tensors = facts_.model().tensors();
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      if (used_[t]) continue;
+      CULET_TRY(bool skip, ignored(std::string(tensors[t].name)));
+      if (skip) continue;
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("unused tensor {}: {} does not read it, so the answer would be wrong; read it there, or name it in an 'ignore' line",
+                              tensors[t].name, arch_.files.back().name));
+    }
+    return {};
+  }
+
+  void note(const ExprPtr& e) {
+    if (e) facts_.note_meta_keys(*e);
+  }
+  void note(const std::vector<Statement>& all) {
+    for (const Statement& s : all) {
+      note(s.value);
+      for (const ExprPtr& o : s.operands) note(o);
+      note(s.body);
+      note(s.otherwise);
+    }
+  }
+
+  // Keys under rope. and attention. change numbers, so one that nobody reads is an error; other keys
+  // of the architecture that nobody reads are worth a warning.
+  Result<void> check_keys() {
+    for (const Let& l : arch_.lets) note(l.value);
+    for (const Require& r : arch_.requires_) note(r.condition);
+    for (const CacheDecl& c : arch_.caches)
+      for (const ExprPtr* e : {&c.policy, &c.donor, &c.key_heads, &c.key_dim, &c.value_heads, &c.value_dim}) note(*e);
+    for (const StateDecl& s : arch_.states) note(s.rows), note(s.width);
+    for (const Block& b : arch_.blocks)
+      for (const Section& s : b.sections) note(s.statements);
+    const format::MetaValue* a = facts_.model().find("general.architecture");
+    const std::string prefix = std::string(a->as_string().value_or("")) + '.';
+    for (const format::MetaEntry& entry : facts_.model().metadata()) {
+      const std::string key(entry.key);
+      if (key.rfind(prefix, 0) != 0 || facts_.meta_keys().count(key) != 0) continue;
+      const std::string rest = key.substr(prefix.size());
+      if (std::any_of(arch_.ignores.begin(), arch_.ignores.end(),
+                      [&](const IgnoreItem& item) { return item.is_meta && glob_match(item.name, rest); })) continue;
+      if (rest.rfind("rope.", 0) == 0 || rest.rfind("attention.", 0) == 0)
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("the model file sets {}, which {} does not read, so the answer would be wrong; read it there, or write: ignore meta.{}",
+                                key, arch_.files.back().name, rest));
+      warnings_.push_back(fmt::format("unknown key {}: {} does not read it", key, arch_.files.back().name));
+    }
+    return {};
+  }
+
+  // ---- statements
+
+  Result<void> statements(const std::vector<Statement>& all) {
+    for (const Statement& s : all) CULET_TRY_VOID(statement(s));
+    return {};
+  }
+
+  Result<void> statement(const Statement& s) {
+    switch (s.kind) {
+      case Statement::Kind::kWhen: {
+        CULET_TRY(bool yes, facts_.flag(*s.value, layer_));
+        return statements(yes ? s.body : s.otherwise);
+      }
+      case Statement::Kind::kAssign: return assign(s);
+      case Statement::Kind::kAppend: return append(s);
+      case Statement::Kind::kLayers: return layers(s);
+      case Statement::Kind::kOutput: {
+        if (layer_ >= 0) return error(s.place, "outputs belong into the model block");
+        CULET_TRY(ValueId v, value(*s.value));
+        if (plan_.output(s.names[0]) != kNone) return error(s.place, fmt::format("output '{}' stands twice", s.names[0]));
+        plan_.outputs.push_back({s.names[0], v});
+        return {};
+      }
+    }
+    return {};
+  }
+
+  Result<void> assign(const Statement& s) {
+    for (const std::string& n : s.names)
+      if (facts_.let(n)) return error(s.place, fmt::format("'{}' is a fact; give the value another name", n));
+    CULET_TRY(std::vector<ValueId> v, values(*s.value));
+    if (v.size() != s.names.size())
+      return error(s.place, fmt::format("{} names for {} values", s.names.size(), v.size()));
+    for (size_t k = 0; k < v.size(); ++k) {
+      scope_[s.names[k]] = v[k];
+      std::string& shown = at(v[k]).name;
+      if (shown.empty()) shown = s.names[k];
+    }
+    return {};
+  }
+
+  Result<void> layers(const Statement& s) {
+    if (layer_ >= 0 || ran_layers_) return error(s.place, "'layers: layer' stands once, in the model block");
+    const Block* block = arch_.block(s.names[0]);
+    if (!block) return error(s.place, fmt::format("the block '{}:' is missing", s.names[0]));
+    ran_layers_ = true;
+    for (layer_ = 0; layer_ < plan_.n_layers; ++layer_) {
+      const auto outside = scope_;
+      for (const Section& section : block->sections) CULET_TRY_VOID(statements(section.statements));
+      for (auto it = scope_.begin(); it != scope_.end();) it = outside.count(it->first) ? std::next(it) : scope_.erase(it);
+    }
+    layer_ = -1;
+    return {};
+  }
+
+  Result<void> append(const Statement& s) {
+    if (layer_ < 0) return error(s.place, "append belongs into the layer block");
+    const CacheDecl* decl = cache_decl(s.names[0]);
+    if (!decl) return error(s.place, fmt::format("there is no cache '{}'", s.names[0]));
+    if (caches_.count({decl->name, layer_})) return error(s.place, fmt::format("cache '{}' is appended twice in this layer", decl->name));
+    CULET_TRY(CacheSpec spec, cache_spec(*decl));
+    ShapeCall call;
+    Op op;
+    op.kind = OpKind::append;
+    for (const ExprPtr& e : s.operands) {
+      CULET_TRY(ValueId v, value(*e));
+      op.in.push_back(v);
+    }
+    op.attr.cache = static_cast<int32_t>(plan_.caches.size());
+    plan_.caches.push_back(spec);
+    caches_[{decl->name, layer_}] = op.attr.cache;
+    call.cache = &spec;
+    CULET_TRY(auto none, emit(std::move(op), std::move(call), s.place));
+    static_cast<void>(none);
+    return {};
+  }
+
+  // ---- caches
+
+  const CacheDecl* cache_decl(std::string_view name) const {
+    for (const CacheDecl& c : arch_.caches)
+      if (c.name == name) return &c;
+    return nullptr;
+  }
+
+  Result<CacheSpec> cache_spec(const CacheDecl& d) {
+    CacheSpec spec;
+    spec.name = d.name;
+    spec.layer = layer_;
+    if (!d.key_heads) return error(d.place, "the cache needs 'keys HEADS x WIDTH'");
+    CULET_TRY(int64_t heads, facts_.integer(*d.key_heads, layer_, 1, 65536));
+    CULET_TRY(int64_t key_dim, facts_.integer(*d.key_dim, layer_, 1, 65536));
+    int64_t value_heads = heads, value_dim = key_dim;
+    if (d.value_heads) {
+      CULET_TRY(value_heads, facts_.integer(*d.value_heads, layer_, 1, 65536));
+      CULET_TRY(value_dim, facts_.integer(*d.value_dim, layer_, 1, 65536));
+    }
+    if (value_heads != heads) return error(d.place, "keys and values have different numbers of heads");
+    spec.kv_heads = static_cast<int32_t>(heads);
+    spec.head_dim = static_cast<int32_t>(key_dim);
+    spec.value_dim = static_cast<int32_t>(value_dim);
+    if (!d.policy) return spec;
+    CULET_TRY(Fact policy, facts_.eval(*d.policy, layer_));
+    const Fact::Word* word = policy.word();
+    if (word && word->text == "full") spec.policy = CachePolicy::kFull;
+    else if (word && word->text == "global") spec.policy = CachePolicy::kGlobal;
+    else if (word && word->text == "window" && word->argument >= 1 && word->argument < 1e9) {
+      spec.policy = CachePolicy::kWindow;
+      spec.window = static_cast<int64_t>(word->argument);
+    } else {
+      return error(d.policy->place, fmt::format("the policy is {}; full, global or window(n) with n >= 1 is needed", policy.show()));
+    }
+    return spec;
+  }
+
+  // The cache that attend(q, NAME) reads in this layer: its own, or the donor's.
+  Result<int32_t> cache_to_read(const CacheDecl& d, Place p) {
+    int donor = layer_;
+    if (d.donor) {
+      CULET_TRY(Fact f, facts_.eval(*d.donor, layer_));
+      if (const double* n = f.number()) donor = static_cast<int>(*n);
+      else if (!f.word() || f.word()->text != "self") return error(d.donor->place, "the donor is a layer's index or self");
+      if (f.number() && d.donor->kind == Kind::kLast && d.donor->on_target) return target_cache(d, donor);
+    }
+    const auto found = caches_.find({d.name, donor});
+    if (found == caches_.end())
+      return error(p, donor == layer_ ? fmt::format("cache '{}' is read before anything is appended to it", d.name)
+                                      : fmt::format("cache '{}' would come from layer {}, which appends nothing to it before", d.name, donor));
+    return found->second;
+  }
+
+  Result<int32_t> target_cache(const CacheDecl& d, int layer) {
+    for (const Op& op : target_.plan->ops) {
+      if (op.kind != OpKind::attend || op.layer != layer || op.attr.cache == kNone) continue;
+      CacheSpec spec = target_.plan->caches[static_cast<size_t>(op.attr.cache)];
+      spec.target = op.attr.cache;
+      spec.name = "target." + spec.name;
+      for (size_t k = 0; k < plan_.caches.size(); ++k)
+        if (plan_.caches[k].target == spec.target) return static_cast<int32_t>(k);
+      plan_.caches.push_back(spec);
+      return static_cast<int32_t>(plan_.caches.size()) - 1;
+    }
+    return error(d.place, fmt::format("layer {} of the target reads no cache", layer));
+  }
+
+  // ---- values
+
+  Value& at(ValueId v) { return plan_.values[static_cast<size_t>(v)]; }
+  Shape shape(ValueId v) {
+    const Value& x = at(v);
+    return Shape{x.dims, x.rank};
+  }
+
+  ValueId new_value(const Shape& s) {
+    Value v;
+    v.dims = s.dims, v.rank = s.rank, v.width = static_cast<int32_t>(s.width());
+    plan_.values.push_back(v);
+    return static_cast<ValueId>(plan_.values.size()) - 1;
+  }
+
+  int32_t flat_line(Place p) const { return arch_.files[static_cast<size_t>(p.file)].first_line + p.line; }
+
+  void use(TensorId t) {
+    if (t != kNone && t < kTargetTensor) used_[static_cast<size_t>(t)] = true;
+  }
+  const format::TensorInfo* info(TensorId t) const {
+    if (t == kNone) return nullptr;
+    if (t >= kTargetTensor) return &facts_.target()->model().tensors()[static_cast<size_t>(t - kTargetTensor)];
+    return &facts_.model().tensors()[static_cast<size_t>(t)];
+  }
+
+  // Completes the call from the op, asks the shape rule, makes the results.
+  Result<std::vector<ValueId>> emit(Op op, ShapeCall call, Place p) {
+    if (plan_.ops.size() >= kMaxOps) return error(p, "the model expands to too many operations");
+    op.layer = layer_;
+    op.line = flat_line(p);
+    for (ValueId v : op.in) call.in.push_back(shape(v));
+    for (TensorId t : op.weights) {
+      use(t);
+      call.weights.push_back(info(t));
+    }
+    call.op = &op;
+    if (auto ok = apply_shape_rule(&call); !ok) return error(p, ok.error().message, ok.error().code);
+    std::vector<ValueId> out;
+    for (const Shape& s : call.out) out.push_back(new_value(s));
+    op.out = out;
+    plan_.ops.push_back(std::move(op));
+    return out;
+  }
+
+  bool is_value(const Expr& e) {
+    switch (e.kind) {
+      case Kind::kName: return scope_.count(e.text) != 0 || is_target_value(e.text);
+      case Kind::kCall: return find_signature(e.text) != nullptr;
+      case Kind::kIf: return is_value(*e.kids[1]) || is_value(*e.kids[2]);
+      case Kind::kTuple: return true;
+      case Kind::kAs: return true;
+      case Kind::kIndex: return is_value(*e.kids[0]);
+      case Kind::kUnary:
+      case Kind::kBinary:
+        return std::any_of(e.kids.begin(), e.kids.end(), [&](const ExprPtr& k) { return is_value(*k); });
+      default: return false;
+    }
+  }
+
+  bool is_target_value(std::string_view n) const {
+    return target_.plan && n.rfind("target.", 0) == 0 && target_.plan->output(n.substr(7)) != kNone;
+  }
+
+  Result<ValueId> value(const Expr& e) {
+    CULET_TRY(std::vector<ValueId> v, values(e));
+    if (v.size() != 1) return error(e.place, fmt::format("one value is needed here, this makes {}", v.size()));
+    return v[0];
+  }
+
+  Result<std::vector<ValueId>> values(const Expr& e) {
+    switch (e.kind) {
+      case Kind::kName: return name(e);
+      case Kind::kCall: return call(e);
+      case Kind::kBinary: return arithmetic(e);
+      case Kind::kAs: return view(e);
+      case Kind::kIndex: return layer_slice(e);
+      case Kind::kIf: {
+        CULET_TRY(bool yes, facts_.flag(*e.kids[0], layer_));
+        return values(*e.kids[yes ? 1 : 2]);
+      }
+      case Kind::kUnary:
+        if (e.text == "-") {
+          Op op;
+          op.kind = OpKind::arithmetic;
+          op.attr.arithmetic = Arithmetic::kMul;
+          op.attr.scalar = -1;
+          CULET_TRY(ValueId v, value(*e.kids[0]));
+          op.in = {v};
+          return emit(std::move(op), {}, e.place);
+        }
+        break;
+      default: break;
+    }
+    return error(e.place, "a value is needed here, this is a fact");
+  }
+
+  Result<std::vector<ValueId>> name(const Expr& e) {
+    if (const auto v = scope_.find(e.text); v != scope_.end()) return std::vector<ValueId>{v->second};
+    if (is_target_value(e.text)) {
+      const ValueId theirs = target_.plan->output(std::string_view(e.text).substr(7));
+      const Value& t = target_.plan->values[static_cast<size_t>(theirs)];
+      Op op;
+      op.kind = OpKind::input;
+      op.layer = layer_, op.line = flat_line(e.place);
+      op.out = {new_value(Shape{t.dims, t.rank})};
+      at(op.out[0]).name = e.text;
+      std::vector<ValueId> out = op.out;
+      plan_.ops.push_back(std::move(op));
+      scope_[e.text] = out[0];
+      return out;
+    }
+    std::vector<std::string> known;
+    for (const auto& [n, v] : scope_) known.push_back(n);
+    if (facts_.let(e.text)) return error(e.place, fmt::format("'{}' is a fact, a value is needed here", e.text));
+    const std::string near = nearest(e.text, known);
+    std::string list;
+    for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+    return error(e.place, near.empty() ? fmt::format("there is no value '{}' here (values: {})", e.text, list.empty() ? "none" : list)
+                                       : fmt::format("there is no value '{}' here; did you mean '{}'?", e.text, near));
+  }
+
+  // x as [a, b]: an unnamed result just gets the shape; a named value is copied under a new shape.
+  Result<std::vector<ValueId>> view(const Expr& e) {
+    CULET_TRY(std::vector<ValueId> all, values(*e.kids[0]));
+    Shape s;
+    s.rank = static_cast<int32_t>(e.kids.size()) - 1;
+    if (s.rank < 1 || s.rank > 3) return error(e.place, "a shape has one to three numbers");
+    for (size_t d = 1; d < e.kids.size(); ++d) {
+      CULET_TRY(int64_t n, facts_.integer(*e.kids[d], layer_, 1, 1 << 28));
+      s.dims[d - 1] = static_cast<int32_t>(n);
+    }
+    for (ValueId& v : all) {
+      if (s.width() != at(v).width)
+        return error(e.place, fmt::format("a value of shape {} cannot be seen as {}: {} numbers against {}", shape(v).show(), s.show(), at(v).width, s.width()));
+      if (shape(v) == s) continue;
+      if (!at(v).name.empty()) {
+        Op op;
+        op.kind = OpKind::slice;
+        op.layer = layer_, op.line = flat_line(e.place);
+        op.in = {v};
+        op.attr.count = at(v).width;
+        op.out = {new_value(s)};
+        v = op.out[0];
+        plan_.ops.push_back(std::move(op));
+      }
+      at(v).dims = s.dims, at(v).rank = s.rank;
+    }
+    return all;
+  }
+
+  // per_layer[i]
+  Result<std::vector<ValueId>> layer_slice(const Expr& e) {
+    CULET_TRY(ValueId v, value(*e.kids[0]));
+    const Shape s = shape(v);
+    if (s.rank < 2) return error(e.place, fmt::format("a value of shape {} has no slices; only [layers, n] can be indexed", s.show()));
+    CULET_TRY(int64_t index, facts_.integer(*e.kids[1], layer_, 0, s.dims[0] - 1));
+    Shape rest{{s.dims[1], s.dims[2], 0}, s.rank - 1};
+    Op op;
+    op.kind = OpKind::view_layer;
+    op.layer = layer_, op.line = flat_line(e.place);
+    op.in = {v};
+    op.attr.first = static_cast<int32_t>(index * rest.width());
+    op.attr.count = static_cast<int32_t>(rest.width());
+    op.out = {new_value(rest)};
+    std::vector<ValueId> out = op.out;
+    plan_.ops.push_back(std::move(op));
+    return out;
+  }
+
+  // value (+ - * /) value | tensor | tensor? | number
+  Result<std::vector<ValueId>> arithmetic(const Expr& e) {
+    static constexpr std::string_view kOps[] = {"+", "-", "*", "/"};
+    const auto which = std::find(std::begin(kOps), std::end(kOps), e.text);
+    if (which == std::end(kOps)) return error(e.place, fmt::format("'{}' does not apply to values", e.text));
+    Op op;
+    op.kind = OpKind::arithmetic;
+    op.attr.arithmetic = static_cast<Arithmetic>(which - std::begin(kOps));
+    const Expr &left = *e.kids[0], &right = *e.kids[1];
+    const bool left_value = is_value(left), right_value = is_value(right);
+    if (!left_value && !right_value) return error(e.place, "a value is needed here, this is a fact");
+    if (left_value && right_value) {
+      CULET_TRY(ValueId a, value(left));
+      CULET_TRY(ValueId b, value(right));
+      op.in = {a, b};
+      return emit(std::move(op), {}, e.place);
+    }
+    CULET_TRY(ValueId v, value(left_value ? left : right));
+    op.in = {v};
+    const Expr& other = left_value ? right : left;
+    if (is_tensor(other)) {
+      const bool commutes = e.text == "+" || e.text == "*";
+      if (!left_value && !commutes) return error(e.place, "a tensor stands on the right of - and /");
+      CULET_TRY(TensorId t, facts_.tensor(other, layer_, false));
+      if (t == kNone) return op.in;   // NAME? that is absent: nothing to do
+      op.weights = {t};
+      return emit(std::move(op), {}, e.place);
+    }
+    CULET_TRY(op.attr.scalar, facts_.number(other, layer_));
+    op.attr.scalar_first = !left_value;
+    return emit(std::move(op), {}, e.place);
+  }
+
+  bool is_tensor(const Expr& e) {
+    if (e.kind == Kind::kOptional || e.kind == Kind::kAlternative || e.kind == Kind::kString) return true;
+    if (e.kind != Kind::kName) return false;
+    if (const Let* l = facts_.let(e.text)) {
+      const auto f = facts_.eval(*l->value, facts_.per_layer(*l) ? layer_ : -1);
+      return f && (f->tensor() || f->is_none());
+    }
+    return e.text.rfind("meta.", 0) != 0 && e.text != "i" && e.text != "session.context" && !facts_.is_word(e.text) &&
+           !(e.text.rfind("target.", 0) == 0 && facts_.target() && facts_.target()->let(std::string_view(e.text).substr(7)));
+  }
+
+  // ---- calls
+
+  Result<std::vector<ValueId>> call(const Expr& e) {
+    const Signature* s = find_signature(e.text);
+    if (!s) {
+      std::vector<std::string> known;
+      for (const Signature& k : signatures())
+        if (k.writable) known.emplace_back(k.name);
+      const std::string near = nearest(e.text, known);
+      return error(e.place, near.empty() ? fmt::format("there is no operation '{}' (docs/formats/arch.md lists them)", e.text)
+                                         : fmt::format("there is no operation '{}'; did you mean '{}'?", e.text, near));
+    }
+    Op op;
+    op.kind = s->kind;
+    ShapeCall shape_call;
+    CacheSpec cache;
+    CULET_TRY(bool pass_through, operands(*s, e, &op, &shape_call, &cache));
+    if (pass_through) return op.in;
+    CULET_TRY_VOID(attributes(*s, e, &op));
+    return emit(std::move(op), std::move(shape_call), e.place);
+  }
+
+  // True when the op has nothing to do (suppress(x, none)).
+  Result<bool> operands(const Signature& s, const Expr& e, Op* op, ShapeCall* call, CacheSpec* cache) {
+    using K = OperandRule::Kind;
+    size_t used = 0;
+    for (const OperandRule& rule : s.operands) {
+      const Expr* arg = used < e.kids.size() ? e.kids[used].get() : nullptr;
+      if (rule.kind == K::kValues) {
+        for (; used < e.kids.size(); ++used) {
+          CULET_TRY(ValueId v, value(*e.kids[used]));
+          op->in.push_back(v);
+        }
+        if (op->in.empty()) return error(e.place, fmt::format("{} needs at least one value", s.name));
+        continue;
+      }
+      if (!arg && rule.kind == K::kOptionalTensor) {
+        op->weights.push_back(kNone);
+        continue;
+      }
+      if (!arg) return error(e.place, fmt::format("{} takes {}, this has {}", s.name, operand_text(s), e.kids.size()));
+      ++used;
+      switch (rule.kind) {
+        case K::kValue: {
+          CULET_TRY(ValueId v, value(*arg));
+          op->in.push_back(v);
+          break;
+        }
+        case K::kTensor:
+        case K::kOptionalTensor: {
+          CULET_TRY(TensorId t, facts_.tensor(*arg, layer_, false));
+          if (t == kNone && rule.kind == K::kTensor) return error(arg->place, "this tensor cannot be left out");
+          op->weights.push_back(t);
+          break;
+        }
+        case K::kFact: {
+          CULET_TRY(Fact f, facts_.eval(*arg, layer_));
+          if (s.kind == OpKind::suppress && f.is_none()) return true;
+          if (s.kind == OpKind::suppress && f.list()) break;
+          if (!f.number()) return error(arg->place, fmt::format("a number is needed here, this is {}", f.show()));
+          call->facts.push_back(*f.number());
+          break;
+        }
+        case K::kCacheOrPair: CULET_TRY_VOID(cache_or_pair(*arg, op, call, cache)); break;
+        case K::kState: CULET_TRY_VOID(state(*arg, call)); break;
+        case K::kCache:
+        case K::kValues: break;
+      }
+    }
+    if (used < e.kids.size()) return error(e.kids[used]->place, fmt::format("{} takes {}, this is one too many", s.name, operand_text(s)));
+    return false;
+  }
+
+  static std::string operand_text(const Signature& s) {
+    using K = OperandRule::Kind;
+    std::string out;
+    for (const OperandRule& r : s.operands) {
+      const char* text = r.kind == K::kValue ? "a value" : r.kind == K::kTensor ? "a tensor" : r.kind == K::kOptionalTensor ? "a tensor or none"
+                         : r.kind == K::kFact ? "a number" : r.kind == K::kState ? "a state" : r.kind == K::kCacheOrPair ? "a cache or (k, v)" : "values";
+      out += (out.empty() ? "" : ", ") + std::string(text);
+    }
+    return out;
+  }
+
+  Result<void> cache_or_pair(const Expr& e, Op* op, ShapeCall* call, CacheSpec* cache) {
+    if (e.kind == Kind::kTuple) {
+      if (e.kids.size() != 2) return error(e.place, "attention without a cache takes (k, v)");
+      for (const ExprPtr& kid : e.kids) {
+        CULET_TRY(ValueId v, value(*kid));
+        op->in.push_back(v);
+      }
+      return {};
+    }
+    const CacheDecl* d = e.kind == Kind::kName ? cache_decl(e.text) : nullptr;
+    if (!d) return error(e.place, "a cache's name or (k, v) is needed here");
+    if (layer_ < 0) return error(e.place, "attention over a cache belongs into the layer block");
+    CULET_TRY(op->attr.cache, cache_to_read(*d, e.place));
+    *cache = plan_.caches[static_cast<size_t>(op->attr.cache)];
+    call->cache = cache;
+    return {};
+  }
+
+  Result<void> state(const Expr& e, ShapeCall* call) {
+    for (const StateDecl& s : arch_.states) {
+      if (e.kind != Kind::kName || s.name != e.text) continue;
+      CULET_TRY(int64_t rows, facts_.integer(*s.rows, layer_, 1, 65536));
+      CULET_TRY(int64_t width, facts_.integer(*s.width, layer_, 1, 1 << 28));
+      call->state_rows = static_cast<int32_t>(rows), call->state_width = static_cast<int32_t>(width);
+      return {};
+    }
+    return error(e.place, "a state's name is needed here");
+  }
+
+  // ---- attributes
+
+  Result<void> attributes(const Signature& s, const Expr& e, Op* op) {
+    for (const NamedArgument& a : e.named) {
+      if (std::any_of(s.attributes.begin(), s.attributes.end(), [&](const AttributeRule& r) { return r.name == a.name; })) continue;
+      std::string list;
+      for (const AttributeRule& r : s.attributes) list += (list.empty() ? "" : ", ") + r.name;
+      return error(a.place, fmt::format("{} has no '{}=' (it has: {})", s.name, a.name, list.empty() ? "none" : list));
+    }
+    RopeSpec rope;
+    for (const AttributeRule& rule : s.attributes) {
+      const Expr* given = nullptr;
+      for (const NamedArgument& a : e.named)
+        if (a.name == rule.name) given = a.value.get();
+      if (!given && !rule.has_default) return error(e.place, fmt::format("{} needs '{}='", s.name, rule.name));
+      CULET_TRY_VOID(attribute(rule, given, op, &rope));
+    }
+    if (s.kind == OpKind::rope) CULET_TRY_VOID(finish_rope(e, op, rope));
+    return {};
+  }
+
+  Result<void> attribute(const AttributeRule& rule, const Expr* given, Op* op, RopeSpec* rope) {
+    using K = AttributeRule::Kind;
+    switch (rule.kind) {
+      case K::kTensor: {
+        TensorId t = kNone;
+        if (given) {
+          CULET_TRY(t, facts_.tensor(*given, layer_, false));
+        }
+        if (op->kind == OpKind::rope) rope->factors = t, use(t);
+        else op->weights.push_back(t);
+        return {};
+      }
+      case K::kInteger: {
+        CULET_TRY(int64_t n, facts_.integer(*given, layer_, 0, 1 << 28));
+        if (rule.name == "dims") rope->dims = static_cast<int32_t>(n), op->attr.count = rope->dims;
+        if (rule.name == "top") op->attr.top = static_cast<int32_t>(n);
+        return {};
+      }
+      case K::kNumber: {
+        double n = rule.has_default ? std::stod(rule.default_text) : 0;
+        if (given) {
+          CULET_TRY(n, facts_.number(*given, layer_));
+        }
+        if (!(n > -1e30 && n < 1e30)) return error(given->place, fmt::format("{}= is {}, a finite number is needed", rule.name, n));
+        set_number(rule.name, n, op, rope);
+        return {};
+      }
+      case K::kFlag: {
+        bool b = rule.default_text == "yes";
+        if (given) {
+          CULET_TRY(b, facts_.flag(*given, layer_));
+        }
+        if (rule.name == "renormalise") op->attr.renormalise = b;
+        return {};
+      }
+      case K::kWord:
+      case K::kMask: {
+        Fact::Word word{rule.default_text, 0};
+        if (given) {
+          CULET_TRY(Fact f, facts_.eval(*given, layer_));
+          if (!f.word()) return error(given->place, fmt::format("{}= is a word such as '{}', this is {}", rule.name, rule.has_default ? rule.default_text : "halves", f.show()));
+          word = *f.word();
+        }
+        return set_word(rule.name, word, given, op);
+      }
+    }
+    return {};
+  }
+
+  static void set_number(const std::string& name, double n, Op* op, RopeSpec* rope) {
+    if (name == "base") rope->base = n;
+    else if (name == "attn_factor") rope->attn_factor = n;
+    else if (name == "softcap") op->attr.softcap = static_cast<float>(n);
+    else if (name == "scale" && op->kind == OpKind::rope) rope->scale = n;
+    else if (name == "scale") op->attr.scale = static_cast<float>(n);
+  }
+
+  Result<void> set_word(const std::string& name, const Fact::Word& w, const Expr* given, Op* op) {
+    struct Choice { std::string_view attribute, word; void (*set)(Attributes*, double); };
+    static constexpr Choice kChoices[] = {
+        {"pairs", "adjacent", [](Attributes* a, double) { a->rope_adjacent = true; }},
+        {"pairs", "halves", [](Attributes* a, double) { a->rope_adjacent = false; }},
+        {"mask", "causal", [](Attributes* a, double) { a->mask = Mask::kCausal; }},
+        {"mask", "full", [](Attributes* a, double) { a->mask = Mask::kFull; }},
+        {"mask", "band", [](Attributes* a, double n) { a->mask = Mask::kBand, a->band = static_cast<int32_t>(n); }},
+        {"by", "token", [](Attributes*, double) {}},
+        {"by", "position", [](Attributes* a, double) { a->by_position = true; }},
+        {"by", "type", [](Attributes* a, double) { a->by_type = true; }},
+        {"score", "softmax", [](Attributes*, double) {}},
+        {"score", "sigmoid", [](Attributes* a, double) { a->sigmoid = true; }},
+        {"act", "silu", [](Attributes* a, double) { a->activation = Activation::kSilu; }},
+        {"act", "gelu", [](Attributes* a, double) { a->activation = Activation::kGelu; }},
+        {"act", "gelu_erf", [](Attributes* a, double) { a->activation = Activation::kGeluErf; }},
+        {"act", "relu", [](Attributes* a, double) { a->activation = Activation::kRelu; }},
+    };
+    std::string list;
+    for (const Choice& c : kChoices) {
+      if (c.attribute != name) continue;
+      list += (list.empty() ? "" : ", ") + std::string(c.word);
+      if (c.word != w.text) continue;
+      if (w.argument < 0 || w.argument > 1e9) return error(given->place, fmt::format("{} is out of range", w.argument));
+      c.set(&op->attr, w.argument);
+      return {};
+    }
+    return error(given->place, fmt::format("{}= is '{}'; it is one of: {}", name, w.text, list));
+  }
+
+  Result<void> finish_rope(const Expr& e, Op* op, const RopeSpec& rope) {
+    if (!(rope.base > 0)) return error(e.place, fmt::format("rope's base is {}, a positive number is needed", rope.base));
+    if (const format::TensorInfo* t = info(rope.factors); t && t->elements() != static_cast<uint64_t>(rope.dims / 2))
+      return error(e.place, fmt::format("tensor {} has {} factors, {} are needed for {} dimensions", t->name, t->elements(), rope.dims / 2, rope.dims));
+    const auto found = std::find(plan_.ropes.begin(), plan_.ropes.end(), rope);
+    op->attr.rope = static_cast<int32_t>(found - plan_.ropes.begin());
+    if (found == plan_.ropes.end()) plan_.ropes.push_back(rope);
+    return {};
+  }
+
+  Facts& facts_;
+  const ArchFile& arch_;
+  TargetPlan target_;
+  Plan plan_;
+  std::vector<std::string> warnings_;
+  std::vector<bool> used_;
+  std::map<std::string, ValueId> scope_;
+  std::map<std::pair<std::string, int>, int32_t> caches_;
+  int layer_ = -1;
+  bool ran_layers_ = false;
+};
+
+}  // namespace
+
+Result<GraphResult> build_graph(Facts& facts, const TargetPlan& target) { return Builder(facts, target).run(); }
+
+}  // namespace culet::plan

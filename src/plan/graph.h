@@ -1,0 +1,29 @@
+// Architecture file + model -> typed operations (the unlowered, unfused Plan).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "culet/result.h"
+#include "plan/arch_ast.h"
+#include "plan/facts.h"
+#include "plan/plan.h"
+
+namespace culet::plan {
+
+struct TargetPlan {        // of the model a drafter is attached to
+  const Plan* plan = nullptr;
+  Facts* facts = nullptr;
+};
+
+struct GraphResult {
+  Plan plan;
+  std::vector<std::string> warnings;
+};
+
+// Evaluates requires, expands model and layer blocks, binds tensors, infers shapes, and checks that
+// every tensor and every rope / attention key of the file is read or ignored.
+Result<GraphResult> build_graph(Facts& facts, const TargetPlan& target);
+
+}  // namespace culet::plan

@@ -1,0 +1,71 @@
+// The set of architecture files: the built-in ones, then a folder that adds or replaces by file name.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "plan/arch_parse.h"
+#include "plan/builtin.h"
+#include "plan/compile.h"
+
+namespace culet::plan {
+
+Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
+  ArchLibrary library;
+  for (const BuiltinArch& b : builtin_archs()) library.files_.push_back({std::string(b.name), std::string(b.text), "built in"});
+  if (dir.empty()) return library;
+  std::error_code ec;
+  std::filesystem::directory_iterator entries(dir, ec);
+  if (ec)
+    return fail(ErrorCode::kNotFound, fmt::format("cannot read the folder of architecture files {}: {}; check --arch-dir / CULET_ARCH_DIR", dir, ec.message()));
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : entries)
+    if (entry.path().extension() == ".arch") paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) {
+    std::ifstream in(path, std::ios::binary);
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    if (!in) return fail(ErrorCode::kIo, fmt::format("cannot read the architecture file {}; check its permissions", path.string()));
+    ArchText arch{path.stem().string(), std::move(text), path.string()};
+    const auto same = std::find_if(library.files_.begin(), library.files_.end(), [&](const ArchText& a) { return a.name == arch.name; });
+    if (same == library.files_.end()) library.files_.push_back(std::move(arch));
+    else *same = std::move(arch);
+  }
+  return library;
+}
+
+const ArchText* ArchLibrary::by_file_name(std::string_view name) const {
+  for (const ArchText& a : files_)
+    if (a.name == name) return &a;
+  return nullptr;
+}
+
+// A file from the folder wins over a built-in one that names the same architecture. A file whose
+// header does not parse still claims the architecture of its file name, so that it fails loudly.
+Result<const ArchText*> ArchLibrary::find(std::string_view architecture) const {
+  const ArchText* found = nullptr;
+  for (const ArchText& a : files_) {
+    const auto names = parse_arch_names(a);
+    const bool claims = names ? std::find(names->begin(), names->end(), architecture) != names->end() : a.name == architecture;
+    if (claims) found = &a;   // the folder's files come after the built-in ones
+    if (claims && a.origin != "built in") break;
+  }
+  if (found) return found;
+  std::string known;
+  for (const std::string& name : architectures()) known += (known.empty() ? "" : ", ") + name;
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("no architecture file for '{}' (known: {}); add one with --arch-dir, docs/formats/arch.md says how", architecture, known));
+}
+
+std::vector<std::string> ArchLibrary::architectures() const {
+  std::vector<std::string> out;
+  for (const ArchText& a : files_)
+    if (const auto names = parse_arch_names(a)) out.insert(out.end(), names->begin(), names->end());
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace culet::plan

@@ -1,0 +1,102 @@
+// Takes the graph of an architecture, makes explicit what every backend needs to know: where rows
+// are dropped and where activations become int8.
+#include <algorithm>
+
+#include "plan/passes.h"
+
+namespace culet::plan {
+namespace {
+
+bool writes_memory(OpKind k) { return k == OpKind::append || k == OpKind::short_conv; }
+
+bool integer_weights(quant::TensorType t) {
+  return t != quant::TensorType::F32 && t != quant::TensorType::F16 && t != quant::TensorType::BF16;
+}
+
+ValueId clone(Plan* plan, ValueId v) {
+  plan->values.push_back(plan->values[static_cast<size_t>(v)]);
+  return static_cast<ValueId>(plan->values.size()) - 1;
+}
+
+void replace(std::vector<ValueId>* list, ValueId from, ValueId to) {
+  for (ValueId& v : *list)
+    if (v == from) v = to;
+}
+
+}  // namespace
+
+void select_rows(Plan* plan) {
+  size_t border = 0;   // ops from here on run for wanted rows only
+  for (size_t k = 0; k < plan->ops.size(); ++k)
+    if (writes_memory(plan->ops[k].kind)) border = k + 1;
+  if (border == 0) return;   // an encoder: every row counts
+  std::vector<bool> before(plan->values.size(), false);
+  for (size_t k = 0; k < border; ++k)
+    for (ValueId v : plan->ops[k].out) before[static_cast<size_t>(v)] = true;
+  std::vector<ValueId> crossing;
+  const auto note = [&](ValueId v) {
+    if (before[static_cast<size_t>(v)] && std::find(crossing.begin(), crossing.end(), v) == crossing.end()) crossing.push_back(v);
+  };
+  for (size_t k = border; k < plan->ops.size(); ++k)
+    for (ValueId v : plan->ops[k].in) note(v);
+  for (const Output& o : plan->outputs) note(o.value);
+  std::vector<Op> selects;
+  for (ValueId v : crossing) {
+    Op op;
+    op.kind = OpKind::select_rows;
+    op.layer = plan->ops[border - 1].layer;
+    op.line = plan->ops[border - 1].line;
+    op.in = {v};
+    op.out = {clone(plan, v)};
+    for (size_t k = border; k < plan->ops.size(); ++k) replace(&plan->ops[k].in, v, op.out[0]);
+    for (Output& o : plan->outputs)
+      if (o.value == v) o.value = op.out[0];
+    selects.push_back(std::move(op));
+  }
+  for (size_t k = border; k < plan->ops.size(); ++k)
+    for (ValueId v : plan->ops[k].out) plan->values[static_cast<size_t>(v)].rows = RowSet::kWanted;
+  for (const Op& op : selects) plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
+  plan->ops.insert(plan->ops.begin() + static_cast<std::ptrdiff_t>(border), selects.begin(), selects.end());
+}
+
+void insert_quantize(Plan* plan, const format::GgufFile& model) {
+  std::vector<Op> out;
+  std::vector<ValueId> quantized(plan->values.size(), kNone);   // of each float value, once made
+  for (Op& op : plan->ops) {
+    const bool product = op.kind == OpKind::linear && integer_weights(model.tensors()[static_cast<size_t>(op.weights[0])].type);
+    if (product) {
+      ValueId& q = quantized[static_cast<size_t>(op.in[0])];
+      if (q == kNone) {
+        Op quantize;
+        quantize.kind = OpKind::quantize;
+        quantize.layer = op.layer, quantize.line = op.line;
+        quantize.in = {op.in[0]};
+        q = clone(plan, op.in[0]);
+        plan->values[static_cast<size_t>(q)].form = Form::kQuantized;
+        quantize.out = {q};
+        out.push_back(std::move(quantize));
+      }
+      op.in[0] = q;
+    }
+    out.push_back(std::move(op));
+  }
+  plan->ops = std::move(out);
+}
+
+void remove_dead(Plan* plan) {
+  std::vector<bool> live(plan->values.size(), false);
+  for (const Output& o : plan->outputs) live[static_cast<size_t>(o.value)] = true;
+  std::vector<Op> kept;
+  for (size_t k = plan->ops.size(); k-- > 0;) {
+    Op& op = plan->ops[k];
+    const bool wanted = writes_memory(op.kind) ||
+                        std::any_of(op.out.begin(), op.out.end(), [&](ValueId v) { return live[static_cast<size_t>(v)]; });
+    if (!wanted) continue;
+    for (ValueId v : op.in) live[static_cast<size_t>(v)] = true;
+    kept.push_back(std::move(op));
+  }
+  std::reverse(kept.begin(), kept.end());
+  plan->ops = std::move(kept);
+}
+
+}  // namespace culet::plan

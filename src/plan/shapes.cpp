@@ -1,0 +1,244 @@
+// The shape rule of every op that a file can write, in one table.
+//
+// Tensor shapes are quoted in file order, {in, out} for a matrix: dims[0] is the contiguous axis.
+#include "plan/shapes.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace culet::plan {
+namespace {
+
+constexpr int64_t kMaxWidth = 1 << 28;
+
+Result<void> bad(std::string message) { return fail(ErrorCode::kCorrupt, std::move(message)); }
+
+std::string dims_text(const format::TensorInfo& t) {
+  std::string s = "{";
+  for (int d = 0; d < t.n_dims; ++d) s += fmt::format("{}{}", d ? ", " : "", t.dims[static_cast<size_t>(d)]);
+  return s + "}";
+}
+
+// The weight w must be a vector of n.
+Result<void> want_vector(const ShapeCall& c, size_t w, int64_t n) {
+  const format::TensorInfo* t = c.weights[w];
+  if (!t) return {};
+  if (t->n_dims > 1 && t->elements() != t->dims[0])
+    return bad(fmt::format("tensor {} has shape {}, a vector of {} is needed", t->name, dims_text(*t), n));
+  if (static_cast<int64_t>(t->dims[0]) != n)
+    return bad(fmt::format("tensor {} has shape {}, {{{}}} is needed here", t->name, dims_text(*t), n));
+  return {};
+}
+
+Result<void> want_matrix(const ShapeCall& c, size_t w) {
+  const format::TensorInfo* t = c.weights[w];
+  CULET_CHECK(t != nullptr);
+  if (t->dims[2] != 1 || t->dims[3] != 1)
+    return bad(fmt::format("tensor {} has shape {}, a matrix is needed", t->name, dims_text(*t)));
+  if (static_cast<int64_t>(t->dims[0]) > kMaxWidth || static_cast<int64_t>(t->dims[1]) > kMaxWidth)
+    return bad(fmt::format("tensor {} has shape {}, which is too large", t->name, dims_text(*t)));
+  return {};
+}
+
+Result<void> embed(ShapeCall* c) {
+  CULET_TRY_VOID(want_matrix(*c, 0));
+  c->out = {vector_shape(static_cast<int64_t>(c->weights[0]->dims[0]))};
+  return {};
+}
+
+Result<void> linear(ShapeCall* c) {
+  CULET_TRY_VOID(want_matrix(*c, 0));
+  const format::TensorInfo& w = *c->weights[0];
+  if (c->in[0].rank != 1)
+    return bad(fmt::format("linear takes a plain vector a row, this value is {}; write 'as [{}]' behind it", c->in[0].show(), c->in[0].width()));
+  if (static_cast<int64_t>(w.dims[0]) != c->in[0].width())
+    return bad(fmt::format("tensor {} has shape {}, linear of a value of width {} needs shape {{{}, n}}", w.name, dims_text(w), c->in[0].width(), c->in[0].width()));
+  const int64_t out = static_cast<int64_t>(w.dims[1]);
+  CULET_TRY_VOID(want_vector(*c, 1, out));
+  c->out = {vector_shape(out)};
+  return {};
+}
+
+Result<void> norm(ShapeCall* c) {
+  for (size_t w = 0; w < c->weights.size(); ++w) CULET_TRY_VOID(want_vector(*c, w, c->in[0].last()));
+  if (!(c->facts[0] > 0 && c->facts[0] < 1))
+    return bad(fmt::format("the norm's epsilon is {}, a number above 0 and below 1 is needed", c->facts[0]));
+  c->op->attr.eps = static_cast<float>(c->facts[0]);
+  c->out = {c->in[0]};
+  return {};
+}
+
+Result<void> rope(ShapeCall* c) {
+  const int32_t dims = c->op->attr.count;   // the builder leaves dims here
+  if (dims <= 0 || dims % 2 != 0 || dims > c->in[0].last())
+    return bad(fmt::format("rope rotates {} dimensions of heads that have {}; an even number from 2 to {} is needed", dims, c->in[0].last(), c->in[0].last()));
+  if (!c->weights.empty()) CULET_TRY_VOID(want_vector(*c, 0, dims / 2));
+  c->out = {c->in[0]};
+  return {};
+}
+
+Result<void> append(ShapeCall* c) {
+  const Shape keys{{c->cache->kv_heads, c->cache->head_dim, 0}, 2}, values{{c->cache->kv_heads, c->cache->value_dim, 0}, 2};
+  if (!(c->in[0] == keys)) return bad(fmt::format("the keys are {}, cache {} holds {}", c->in[0].show(), c->cache->name, keys.show()));
+  if (!(c->in[1] == values)) return bad(fmt::format("the values are {}, cache {} holds {}", c->in[1].show(), c->cache->name, values.show()));
+  return {};
+}
+
+Result<void> attend(ShapeCall* c) {
+  const Shape& q = c->in[0];
+  if (q.rank != 2) return bad(fmt::format("the query is {}; write 'as [heads, head_dim]' where it is made", q.show()));
+  int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
+  if (c->cache) {
+    kv_heads = c->cache->kv_heads, head_dim = c->cache->head_dim, value_dim = c->cache->value_dim;
+  } else {
+    if (c->in[1].rank != 2 || c->in[2].rank != 2 || c->in[1].dims[0] != c->in[2].dims[0])
+      return bad(fmt::format("keys {} and values {} do not fit together", c->in[1].show(), c->in[2].show()));
+    kv_heads = c->in[1].dims[0], head_dim = c->in[1].dims[1], value_dim = c->in[2].dims[1];
+  }
+  if (q.dims[1] != head_dim) return bad(fmt::format("query heads are {} wide, key heads {}", q.dims[1], head_dim));
+  if (kv_heads <= 0 || q.dims[0] % kv_heads != 0)
+    return bad(fmt::format("head_count {} is no multiple of head_count_kv {}", q.dims[0], kv_heads));
+  Attributes& a = c->op->attr;
+  a.heads = q.dims[0], a.kv_heads = kv_heads, a.head_dim = head_dim, a.value_dim = value_dim;
+  c->out = {vector_shape(int64_t{a.heads} * value_dim)};
+  return {};
+}
+
+Result<void> arithmetic(ShapeCall* c) {
+  c->out = {c->in[0]};
+  if (c->in.size() == 2 && !(c->in[0] == c->in[1]))
+    return bad(fmt::format("shapes {} and {} differ", c->in[0].show(), c->in[1].show()));
+  if (c->weights.empty()) return {};
+  if (c->weights[0]->elements() == 1) return {};
+  return want_vector(*c, 0, c->in[0].last());
+}
+
+Result<void> same(ShapeCall* c) {
+  c->out = {c->in[0]};
+  return {};
+}
+
+Result<void> softcap(ShapeCall* c) {
+  if (!(c->facts[0] > 0)) return bad(fmt::format("the cap is {}, a positive number is needed", c->facts[0]));
+  c->op->attr.scalar = c->facts[0];
+  return same(c);
+}
+
+Result<void> concat(ShapeCall* c) {
+  int64_t width = 0;
+  for (const Shape& s : c->in) {
+    if (s.rank != 1) return bad(fmt::format("concat joins plain vectors, this is {}", s.show()));
+    width += s.width();
+  }
+  if (width > kMaxWidth) return bad("the joined value is too wide");
+  c->out = {vector_shape(width)};
+  return {};
+}
+
+Result<void> split(ShapeCall* c) {
+  const double n = c->facts[0];
+  if (c->in[0].rank != 1) return bad(fmt::format("split cuts a plain vector, this is {}", c->in[0].show()));
+  if (n < 1 || n > 64 || n != static_cast<int>(n) || c->in[0].width() % static_cast<int>(n) != 0)
+    return bad(fmt::format("a value of width {} does not split into {} equal parts", c->in[0].width(), n));
+  c->out.assign(static_cast<size_t>(n), vector_shape(c->in[0].width() / static_cast<int>(n)));
+  return {};
+}
+
+Result<void> slice(ShapeCall* c) {
+  const double first = c->facts[0], count = c->facts[1], width = static_cast<double>(c->in[0].width());
+  if (c->in[0].rank != 1) return bad(fmt::format("slice cuts a plain vector, this is {}", c->in[0].show()));
+  if (first < 0 || count < 1 || first + count > width || first != static_cast<int32_t>(first) || count != static_cast<int32_t>(count))
+    return bad(fmt::format("columns {} to {} are not inside a value of width {}", first, first + count, width));
+  c->op->attr.first = static_cast<int32_t>(first), c->op->attr.count = static_cast<int32_t>(count);
+  c->out = {vector_shape(static_cast<int64_t>(count))};
+  return {};
+}
+
+Result<void> row_mean(ShapeCall* c) {
+  Shape s = c->in[0];
+  s.dims[static_cast<size_t>(s.rank - 1)] = 1;
+  c->out = {s};
+  return {};
+}
+
+Result<void> route(ShapeCall* c) {
+  const Attributes& a = c->op->attr;
+  if (a.top < 1 || a.top > c->in[0].width())
+    return bad(fmt::format("route picks {} of {} experts", a.top, c->in[0].width()));
+  if (!c->weights.empty()) CULET_TRY_VOID(want_vector(*c, 0, c->in[0].width()));
+  c->out = {Shape{{a.top, 2, 0}, 2}};
+  return {};
+}
+
+// weights: gate, up, gate_up, down, down_scale; {in, out, experts}
+Result<void> experts(ShapeCall* c) {
+  const auto& w = c->weights;
+  const int64_t width = c->in[0].width();
+  if (!w[3]) return bad("experts needs down=");
+  if ((w[2] != nullptr) == (w[0] != nullptr && w[1] != nullptr)) return bad("experts takes gate= and up=, or gate_up=");
+  const int64_t hidden = static_cast<int64_t>(w[3]->dims[0]), n = static_cast<int64_t>(w[3]->dims[2]);
+  if (static_cast<int64_t>(w[3]->dims[1]) != width)
+    return bad(fmt::format("tensor {} has shape {}, its second number must be {}", w[3]->name, dims_text(*w[3]), width));
+  for (size_t k = 0; k < 3; ++k) {
+    if (!w[k]) continue;
+    const int64_t out = k == 2 ? 2 * hidden : hidden;
+    if (static_cast<int64_t>(w[k]->dims[0]) != width || static_cast<int64_t>(w[k]->dims[1]) != out || static_cast<int64_t>(w[k]->dims[2]) != n)
+      return bad(fmt::format("tensor {} has shape {}, {{{}, {}, {}}} is needed", w[k]->name, dims_text(*w[k]), width, out, n));
+  }
+  CULET_TRY_VOID(want_vector(*c, 4, n));
+  c->out = {vector_shape(width)};
+  return {};
+}
+
+Result<void> short_conv(ShapeCall* c) {
+  const format::TensorInfo& w = *c->weights[0];
+  const int64_t width = c->in[0].width();
+  if (static_cast<int64_t>(w.dims[1]) != width || c->state_width != width || static_cast<int64_t>(w.dims[0]) != c->state_rows + 1)
+    return bad(fmt::format("tensor {} has shape {}, the value is {} wide and the state {} x {}; {{rows + 1, width}} is needed", w.name, dims_text(w), width, c->state_rows, c->state_width));
+  c->out = {c->in[0]};
+  return {};
+}
+
+using Rule = Result<void> (*)(ShapeCall*);
+struct Row { OpKind kind; Rule rule; };
+constexpr Row kRules[] = {
+    {OpKind::embed, embed}, {OpKind::gather, embed}, {OpKind::linear, linear}, {OpKind::rms_norm, norm},
+    {OpKind::layer_norm, norm}, {OpKind::rope, rope}, {OpKind::append, append}, {OpKind::attend, attend},
+    {OpKind::arithmetic, arithmetic}, {OpKind::silu, same}, {OpKind::gelu, same}, {OpKind::gelu_erf, same},
+    {OpKind::relu, same}, {OpKind::sigmoid, same}, {OpKind::tanh, same}, {OpKind::softmax, same},
+    {OpKind::softcap, softcap}, {OpKind::concat, concat}, {OpKind::split, split}, {OpKind::slice, slice},
+    {OpKind::row_mean, row_mean}, {OpKind::route, route}, {OpKind::experts, experts},
+    {OpKind::short_conv, short_conv}, {OpKind::suppress, same},
+};
+
+}  // namespace
+
+int64_t Shape::width() const {
+  int64_t n = 1;
+  for (int32_t d = 0; d < rank; ++d) n *= dims[static_cast<size_t>(d)];
+  return n;
+}
+
+std::string Shape::show() const {
+  std::string s = "[";
+  for (int32_t d = 0; d < rank; ++d) s += fmt::format("{}{}", d ? ", " : "", dims[static_cast<size_t>(d)]);
+  return s + "]";
+}
+
+bool Shape::operator==(const Shape& o) const {
+  if (rank != o.rank) return false;
+  for (int32_t d = 0; d < rank; ++d)
+    if (dims[static_cast<size_t>(d)] != o.dims[static_cast<size_t>(d)]) return false;
+  return true;
+}
+
+Shape vector_shape(int64_t width) { return Shape{{static_cast<int32_t>(width), 0, 0}, 1}; }
+
+Result<void> apply_shape_rule(ShapeCall* call) {
+  for (const Row& row : kRules)
+    if (row.kind == call->op->kind) return row.rule(call);
+  CULET_CHECK(false && "an op without a shape rule");
+}
+
+}  // namespace culet::plan

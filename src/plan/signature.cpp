@@ -1,0 +1,77 @@
+// Turns the signature column of ops.def into rules. The column is our own text, so a mistake in it
+// is a broken promise, not a user's error.
+#include "plan/signature.h"
+
+#include "base/check.h"
+
+namespace culet::plan {
+namespace {
+
+struct Row { OpKind kind; std::string_view name, signature, meaning; };
+constexpr Row kRows[] = {
+#define CULET_OP(name, signature, meaning) {OpKind::name, #name, signature, meaning},
+#include "plan/ops.def"
+#undef CULET_OP
+};
+
+OperandRule operand(std::string_view word) {
+  using K = OperandRule::Kind;
+  static constexpr std::pair<std::string_view, K> kKinds[] = {
+      {"v", K::kValue}, {"v*", K::kValues}, {"w", K::kTensor}, {"w?", K::kOptionalTensor},
+      {"f", K::kFact}, {"cache", K::kCache}, {"state", K::kState}, {"cache_or_kv", K::kCacheOrPair}};
+  for (const auto& [name, kind] : kKinds)
+    if (name == word) return {kind};
+  CULET_CHECK(false && "unknown operand kind in ops.def");
+}
+
+AttributeRule attribute(std::string_view word) {
+  using K = AttributeRule::Kind;
+  static constexpr std::pair<std::string_view, K> kKinds[] = {{"num", K::kNumber}, {"int", K::kInteger}, {"flag", K::kFlag},
+                                                              {"word", K::kWord}, {"tensor", K::kTensor}, {"mask", K::kMask}};
+  AttributeRule a;
+  const size_t colon = word.find(':');
+  a.name = word.substr(0, colon);
+  std::string_view kind = word.substr(colon + 1);
+  if (const size_t equal = kind.find('='); equal != std::string_view::npos) {
+    a.has_default = true;
+    a.default_text = kind.substr(equal + 1);
+    kind = kind.substr(0, equal);
+  }
+  for (const auto& [name, k] : kKinds)
+    if (name == kind) return a.kind = k, a;
+  CULET_CHECK(false && "unknown attribute kind in ops.def");
+}
+
+Signature parse(const Row& row) {
+  Signature s{row.kind, row.name, row.meaning, !row.signature.empty(), {}, {}};
+  std::string_view rest = row.signature;
+  while (!rest.empty()) {
+    const size_t end = rest.find(' ');
+    const std::string_view word = rest.substr(0, end);
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    if (word.find(':') == std::string_view::npos) s.operands.push_back(operand(word));
+    else s.attributes.push_back(attribute(word));
+  }
+  return s;
+}
+
+}  // namespace
+
+const std::vector<Signature>& signatures() {
+  static const std::vector<Signature> kAll = [] {
+    std::vector<Signature> all;
+    for (const Row& row : kRows) all.push_back(parse(row));
+    return all;
+  }();
+  return kAll;
+}
+
+const Signature* find_signature(std::string_view name) {
+  for (const Signature& s : signatures())
+    if (s.writable && s.name == name && s.kind != OpKind::append && s.kind != OpKind::arithmetic) return &s;
+  return nullptr;
+}
+
+std::string_view op_name(OpKind kind) { return kRows[static_cast<size_t>(kind)].name; }
+
+}  // namespace culet::plan

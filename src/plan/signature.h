@@ -1,0 +1,34 @@
+// The operand and attribute rules of every op, read once from the signatures in ops.def.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace culet::plan {
+
+struct OperandRule {
+  enum class Kind { kValue, kValues, kTensor, kOptionalTensor, kFact, kCache, kState, kCacheOrPair };
+  Kind kind;
+};
+struct AttributeRule {
+  enum class Kind { kNumber, kInteger, kFlag, kWord, kTensor, kMask };
+  std::string name;
+  Kind kind;
+  bool has_default = false;
+  std::string default_text;   // "0", "causal", "none"
+};
+struct Signature {
+  OpKind kind;
+  std::string_view name, meaning;
+  bool writable = false;      // may stand in an architecture file
+  std::vector<OperandRule> operands;
+  std::vector<AttributeRule> attributes;
+};
+
+const std::vector<Signature>& signatures();                 // in OpKind order
+const Signature* find_signature(std::string_view name);     // nullptr: no op a file can write
+
+}  // namespace culet::plan
