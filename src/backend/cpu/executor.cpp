@@ -1,0 +1,273 @@
+// The executor: prepare() turns a plan into a Program, run() walks it over the rows of one batch.
+//
+// A pass: check the batch, reserve cache rows in every session (or undo and report), lay out the
+// rows, make the angle tables, then call each op's function down the list, layer by layer, and
+// commit. Nothing in the list is conditional and nothing is allocated: an arena is reserved address
+// space, of which a pass of one row touches only the beginning, because value v of a set of R rows
+// starts at offset * R.
+#include "backend/executor.h"
+
+#include "backend/cpu/bind.h"
+#include "base/float_mode.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+namespace culet::backend {
+
+constexpr int kAll = static_cast<int>(plan::RowSet::kAll);
+constexpr int kWanted = static_cast<int>(plan::RowSet::kWanted);
+constexpr int64_t kMostBytes = int64_t{1} << 42;  // address space of a workspace
+
+struct Workspace {
+  Region arena[kRowSets], scratch, shared, tables;
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> positions[kRowSets];
+  std::vector<int32_t> source[kRowSets];
+  std::vector<SegmentRows> segments[kRowSets];
+  std::vector<const float*> rope_tables;
+  std::vector<kernels::KvEntry> entries;
+  std::vector<AttendSegment> attend_segments;
+};
+
+void WorkspaceDeleter::operator()(Workspace* workspace) const { delete workspace; }
+
+struct Executor::Impl {
+  const plan::Plan* plan;
+  const kernels::Kernels* kernels;
+  base::ThreadPool* pool;
+  Limits limits;
+  Weights weights;
+  Program program;
+  int64_t scratch = 0, shared = 0;  // bytes: of a worker, of the calling thread
+
+  int64_t arena_bytes(int set) const {
+    return set == kAll ? limits.rows * plan->arena_row_bytes_all
+                       : limits.wanted * plan->arena_row_bytes_wanted;
+  }
+  int64_t table_bytes() const {
+    return limits.rows *
+           std::accumulate(program.rope_dims.begin(), program.rope_dims.end(), int64_t{0}) * 4;
+  }
+  uint64_t workspace_bytes() const {
+    return static_cast<uint64_t>(arena_bytes(kAll) + arena_bytes(kWanted) + table_bytes() +
+                                 scratch * pool->size());
+  }
+
+  Result<void> check(std::span<const Segment> batch) const;
+  Result<void> reserve(std::span<const Segment> batch) const;
+  void lay_out(std::span<const Segment> batch, Workspace* w) const;
+  void make_tables(Workspace* w, const Step& step) const;
+  Step step(std::span<const Segment> batch, Workspace* w) const;
+};
+
+Executor::Executor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Executor::~Executor() = default;
+
+const Limits& Executor::limits() const { return impl_->limits; }
+Executor::OpNote Executor::note(size_t op) const { return impl_->program.notes.at(op); }
+uint64_t Executor::packed_bytes() const { return impl_->weights.packed_bytes(); }
+uint64_t Executor::workspace_bytes() const { return impl_->workspace_bytes(); }
+
+Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
+                                                    const format::GgufFile& file,
+                                                    const kernels::Kernels& kernels,
+                                                    base::ThreadPool& pool,
+                                                    PrepareOptions options) {
+  const Limits& limits = options.limits;
+  const int64_t row_bytes = plan.arena_row_bytes_all + plan.arena_row_bytes_wanted + 1;
+  if (limits.rows < 1 || limits.wanted < 1 ||
+      std::max(limits.rows, limits.wanted) > kMostBytes / row_bytes) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("passes of {} rows with {} wanted cannot be prepared; use 256 and 64",
+                            limits.rows, limits.wanted));
+  }
+  CULET_TRY_VOID(check_supported(plan));
+  base::set_float_mode();
+  auto impl = std::make_unique<Impl>();
+  impl->plan = &plan;
+  impl->kernels = &kernels;
+  impl->pool = &pool;
+  impl->limits = limits;
+  CULET_TRY(impl->weights, Weights::load(plan, file, pool, options.progress));
+  const Binder binder{plan, file, kernels, impl->weights};
+  CULET_TRY(impl->program, bind(binder));
+  impl->scratch = scratch_bytes(binder, limits.rows);
+  impl->shared = shared_bytes(plan, pool.size());
+  return std::unique_ptr<Executor>(new Executor(std::move(impl)));
+}
+
+WorkspacePtr Executor::make_workspace() const {
+  const Impl& impl = *impl_;
+  WorkspacePtr w(new Workspace);
+  constexpr size_t kTail = 4096;  // kernels may read past a row's end
+  bool done = w->scratch.allocate(static_cast<size_t>(impl.scratch * impl.pool->size()) + kTail,
+                                  Region::kSparse) &&
+              w->shared.allocate(static_cast<size_t>(impl.shared) + kTail, Region::kSparse) &&
+              w->tables.allocate(static_cast<size_t>(impl.table_bytes()) + kTail, Region::kSparse);
+  for (int set = 0; set < kRowSets; ++set) {
+    const auto rows = static_cast<size_t>(set == kAll ? impl.limits.rows : impl.limits.wanted);
+    done = done && w->arena[set].allocate(static_cast<size_t>(impl.arena_bytes(set)) + kTail,
+                                          Region::kSparse);
+    w->positions[set].reserve(rows);
+    w->source[set].reserve(rows);
+    w->segments[set].reserve(static_cast<size_t>(impl.limits.rows));
+  }
+  CULET_CHECK(done);
+  w->tokens.reserve(static_cast<size_t>(impl.limits.rows));
+  w->attend_segments.reserve(static_cast<size_t>(impl.limits.rows));
+  w->entries.reserve(1024);
+  w->rope_tables.reserve(impl.program.rope_dims.size());
+  return w;
+}
+
+// ---------------------------------------------------------------- a pass
+
+Result<void> Executor::Impl::check(std::span<const Segment> batch) const {
+  int64_t rows = 0, wanted = 0;
+  for (const Segment& segment : batch) {
+    rows += static_cast<int64_t>(segment.tokens.size());
+    wanted += static_cast<int64_t>(segment.wanted.size());
+    CULET_CHECK(segment.caches != nullptr ? segment.start == segment.caches->length()
+                                          : plan->caches.empty());
+    int32_t last = -1;
+    for (int32_t w : segment.wanted) {
+      CULET_CHECK(w > last && static_cast<size_t>(w) < segment.tokens.size());
+      last = w;
+    }
+    for (int32_t token : segment.tokens) {
+      if (token < 0 || token >= program.vocabulary) {
+        return fail(
+            ErrorCode::kInvalidArgument,
+            fmt::format("token {} is outside the vocabulary of {}", token, program.vocabulary));
+      }
+    }
+  }
+  CULET_CHECK(rows <= limits.rows && wanted <= limits.wanted);
+  return {};
+}
+
+Result<void> Executor::Impl::reserve(std::span<const Segment> batch) const {
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (batch[i].caches == nullptr) continue;
+    auto done = batch[i].caches->reserve(static_cast<int64_t>(batch[i].tokens.size()));
+    if (done) continue;
+    for (size_t undo = 0; undo < i; ++undo) {
+      if (batch[undo].caches != nullptr) batch[undo].caches->truncate(batch[undo].caches->length());
+    }
+    return done;
+  }
+  return {};
+}
+
+void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const {
+  w->tokens.clear();
+  for (int set = 0; set < kRowSets; ++set) {
+    w->positions[set].clear();
+    w->source[set].clear();
+    w->segments[set].clear();
+  }
+  const auto add = [w](int set, int64_t position, int32_t source) {
+    w->positions[set].push_back(position);
+    w->source[set].push_back(source);
+  };
+  for (const Segment& segment : batch) {
+    const auto first = static_cast<int32_t>(w->tokens.size());
+    const auto count = static_cast<int32_t>(segment.tokens.size());
+    w->segments[kAll].push_back({first, count});
+    w->segments[kWanted].push_back({static_cast<int64_t>(w->source[kWanted].size()),
+                                    static_cast<int64_t>(segment.wanted.size())});
+    w->tokens.insert(w->tokens.end(), segment.tokens.begin(), segment.tokens.end());
+    for (int32_t r = 0; r < count; ++r) add(kAll, segment.start + r, first + r);
+    for (int32_t r : segment.wanted) add(kWanted, segment.start + r, first + r);
+  }
+}
+
+Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
+  Step s{};
+  s.k = kernels;
+  s.pool = pool;
+  s.batch = batch;
+  for (int set = 0; set < kRowSets; ++set) {
+    s.rows[set] = static_cast<int64_t>(w->positions[set].size());
+    s.arena[set] = w->arena[set].data();
+    s.positions[set] = w->positions[set].data();
+    s.source[set] = w->source[set].data();
+    s.segments[set] = w->segments[set].data();
+  }
+  s.tokens = w->tokens.data();
+  s.rope_dims = program.rope_dims.data();
+  s.entries = &w->entries;
+  s.attend_segments = &w->attend_segments;
+  s.scratch = w->scratch.data();
+  s.scratch_bytes = scratch;
+  s.shared_scratch = w->shared.data();
+  return s;
+}
+
+void Executor::Impl::make_tables(Workspace* w, const Step& step) const {
+  constexpr int64_t kAngleCost = 32;  // an angle against a float of an elementwise op, about
+  w->rope_tables.clear();
+  auto* next = reinterpret_cast<float*>(w->tables.data());
+  for (size_t i = 0; i < program.rope_dims.size(); ++i) {
+    const int32_t dims = program.rope_dims[i];
+    for_rows(step, step.rows[kAll], dims * kAngleCost, [&](int64_t first, int64_t end, int) {
+      for (int64_t r = first; r < end; ++r) {
+        kernels::rope_table(program.thetas[i].data(), dims, step.positions[kAll][r],
+                            plan->ropes[i].attn_factor, next + r * dims);
+      }
+    });
+    w->rope_tables.push_back(next);
+    next += step.rows[kAll] * dims;
+  }
+}
+
+Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch) const {
+  const Impl& impl = *impl_;
+  CULET_TRY_VOID(impl.check(batch));
+  CULET_TRY_VOID(impl.reserve(batch));
+  base::set_float_mode();
+  impl.lay_out(batch, &workspace);
+  Step step = impl.step(batch, &workspace);
+  impl.make_tables(&workspace, step);
+  step.rope_tables = workspace.rope_tables.data();
+
+  const Program& program = impl.program;
+  const auto run_ops = [&](int32_t first, int32_t count) {
+    for (int32_t i = first; i < first + count; ++i) {
+      const BoundOp& op = program.ops[static_cast<size_t>(i)];
+      op.fn(op, step);
+    }
+  };
+  int32_t next = program.prologue;
+  run_ops(0, program.prologue);
+  for (const plan::LayerRange& layer : program.layers) {
+    run_ops(layer.first, layer.count);
+    next = layer.first + layer.count;
+  }
+  run_ops(next, static_cast<int32_t>(program.ops.size()) - next);
+
+  for (const Segment& segment : batch) {
+    if (segment.caches != nullptr)
+      segment.caches->commit(static_cast<int64_t>(segment.tokens.size()));
+  }
+  return {};
+}
+
+std::span<const float> Executor::output(const Workspace& workspace, std::string_view name) const {
+  const plan::ValueId id = impl_->plan->output(name);
+  CULET_CHECK(id != plan::kNone);
+  const plan::Value& value = impl_->plan->values[static_cast<size_t>(id)];
+  const size_t rows = workspace.positions[kWanted].size();
+  const uint8_t* start =
+      workspace.arena[kWanted].data() + value.offset * static_cast<int64_t>(rows);
+  return {reinterpret_cast<const float*>(start), rows * static_cast<size_t>(value.width)};
+}
+
+int32_t Executor::output_width(std::string_view name) const {
+  const plan::ValueId id = impl_->plan->output(name);
+  return id == plan::kNone ? 0 : impl_->plan->values[static_cast<size_t>(id)].width;
+}
+
+}  // namespace culet::backend

@@ -1,0 +1,375 @@
+// append: this step's keys and values into the cache. attend: softmax attention over its entries.
+//
+// Work of attend is cut into units: a segment's tile of rows x one kv head (all its query heads
+// together, so a loaded key serves rows x heads dots). A row's keys are summed in parts at
+// multiples of 1024 absolute positions, merged in ascending order, always: so cutting parts over
+// threads changes nothing. Where there are fewer units than threads,
+//   short contexts: the query heads of a kv head are split (each head is its own sum anyway);
+//   long ones:      parts run side by side, in waves of as many parts as there are threads, so the
+//                   scratch does not grow with the context.
+#include "backend/cpu/bound_op.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace culet::backend {
+namespace {
+
+using kernels::KvEntry;
+
+constexpr int64_t kPartBlocks = kernels::kPartKeys / kernels::kKvBlockRows;
+constexpr int64_t kTileFloats = 8192;  // of a unit's accumulators: they stay in the near caches
+constexpr int64_t kTileRows = 32;
+constexpr int64_t kInlineProducts = 65536;  // multiply-adds below which nobody is woken
+
+// ---------------------------------------------------------------- append
+
+struct AppendArgs {
+  const float* k;  // [rows, kv_heads * head_dim]
+  const float* v;  // [rows, kv_heads * value_dim]
+  cache::LayerCache* cache;
+  int64_t start;  // position of row 0
+};
+
+void store_rows(const kernels::Kernels& kernels, const AppendArgs& a, int64_t first, int64_t end) {
+  const cache::KvShape& s = a.cache->shape();
+  for (int64_t r = first; r < end; ++r) {
+    const cache::KvSlot slot = a.cache->slot(a.start + r);
+    const float* k = a.k + r * s.kv_heads * s.head_dim;
+    const float* v = a.v + r * s.kv_heads * s.value_dim;
+    if (s.k_type == s.v_type) {
+      kernels.kv_store(s.k_type, k, v, s.kv_heads, s.head_dim, s.value_dim, slot.k_block,
+                       slot.v_block, slot.row);
+    } else {  // keys alone, then values alone
+      kernels.kv_store(s.k_type, k, v, s.kv_heads, s.head_dim, 0, slot.k_block, slot.v_block,
+                       slot.row);
+      kernels.kv_store(s.v_type, k, v, s.kv_heads, 0, s.value_dim, slot.k_block, slot.v_block,
+                       slot.row);
+    }
+  }
+}
+
+// A task owns whole blocks: neighboring rows of a block share cache lines.
+void run_append(const BoundOp& op, Step& step) {
+  const Slot &k = op.in[0], &v = op.in[1];
+  const SegmentRows* segments = step.segments[static_cast<int>(k.rows)];
+  for (size_t s = 0; s < step.batch.size(); ++s) {
+    const Segment& segment = step.batch[s];
+    const SegmentRows rows = segments[s];
+    if (rows.count == 0) continue;
+    const AppendArgs args{step.floats(k) + rows.first * k.width,
+                          step.floats(v) + rows.first * v.width, &segment.caches->at(op.attr.cache),
+                          segment.start};
+    const int64_t block0 = segment.start / kernels::kKvBlockRows;
+    const int64_t block1 = (segment.start + rows.count - 1) / kernels::kKvBlockRows + 1;
+    if (rows.count * (k.width + v.width) < kInlineFloats) {
+      store_rows(*step.k, args, 0, rows.count);
+      continue;
+    }
+    step.pool->run(block1 - block0, [&](int64_t task, int) {
+      const int64_t p = (block0 + task) * kernels::kKvBlockRows - segment.start;
+      store_rows(*step.k, args, std::max<int64_t>(0, p),
+                 std::min(rows.count, p + kernels::kKvBlockRows));
+    });
+  }
+}
+
+const plan::CacheSpec& cache_of(const Binder& b, const plan::Op& op) {
+  CULET_CHECK(op.attr.cache >= 0 && static_cast<size_t>(op.attr.cache) < b.plan.caches.size());
+  return b.plan.caches[static_cast<size_t>(op.attr.cache)];
+}
+
+Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
+  const plan::CacheSpec& spec = cache_of(b, op);
+  CULET_CHECK(out->in[0].width == spec.kv_heads * spec.head_dim &&
+              out->in[0].rows == plan::RowSet::kAll);
+  CULET_CHECK(out->in[1].width == spec.kv_heads * spec.value_dim &&
+              out->in[1].rows == plan::RowSet::kAll);
+  out->fn = run_append;
+  return {};
+}
+
+// ---------------------------------------------------------------- attend
+
+// The maxima, sums and accumulators of the pairs (row, head) of a unit.
+struct Partial {
+  float *m, *l, *acc;
+};
+
+int64_t partial_floats(int64_t pairs, int64_t value_dim) {
+  return (pairs * (value_dim + 2) + 15) / 16 * 16;
+}
+
+Partial partial_at(float* memory, int64_t pairs) {
+  return {memory, memory + pairs, memory + 2 * pairs};
+}
+
+// Most pairs of a unit: one row's heads at least.
+int64_t most_pairs(const plan::Attributes& a) {
+  const int64_t heads = a.heads / a.kv_heads;
+  const int64_t rows = std::clamp<int64_t>(kTileFloats / (heads * a.value_dim), 1, kTileRows);
+  return rows * heads;
+}
+
+// How this step's attention is cut.
+struct Cut {
+  int64_t heads;       // query heads of a kv head
+  int64_t unit_heads;  // of a unit
+  int64_t head_parts;
+  int64_t tile;  // rows of a unit
+  int64_t units = 0;
+  int64_t parts = 0;     // most parts of any unit
+  int64_t products = 0;  // multiply-adds in all, about
+};
+
+// One unit, found from its number.
+struct Unit {
+  const Segment* segment;
+  AttendSegment view;
+  int64_t row0, rows;  // of the value
+  int32_t kv_head;
+  int64_t head0, heads;  // of the kv head
+  int64_t part0, part1;  // parts with visible keys
+};
+
+int64_t tiles(const SegmentRows& rows, int64_t tile) { return (rows.count + tile - 1) / tile; }
+
+int64_t first_part(const cache::Visibility& v, int64_t position) {
+  if (v.pinned_end > 0 || position < v.window) return 0;
+  return (position - v.window + 1) / kernels::kPartKeys;
+}
+
+class Attend {
+ public:
+  Attend(const BoundOp& op, Step& step)
+      : op_(op), step_(step), set_(static_cast<int>(op.in[0].rows)), threads_(step.pool->size()) {}
+
+  void run() {
+    if (step_.count(op_.in[0]) == 0) return;
+    find_entries();
+    plan_cut();
+    if (cut_.units < threads_ && cut_.parts > 1 && cut_.products >= kInlineProducts) {
+      run_waves();
+    } else if (cut_.products < kInlineProducts || threads_ == 1) {
+      for (int64_t u = 0; u < cut_.units; ++u) run_unit(unit(u), step_.worker_scratch(0));
+    } else {
+      step_.pool->run(cut_.units, [&](int64_t task, int worker) {
+        run_unit(unit(task), step_.worker_scratch(worker));
+      });
+    }
+  }
+
+ private:
+  const cache::LayerCache& cache(size_t s) const {
+    return step_.batch[s].caches->at(op_.attr.cache);
+  }
+  const SegmentRows& rows(size_t s) const { return step_.segments[set_][s]; }
+  int64_t position(int64_t row) const { return step_.positions[set_][row]; }
+
+  void find_entries() {
+    step_.entries->clear();
+    step_.attend_segments->clear();
+    for (size_t s = 0; s < step_.batch.size(); ++s) {
+      const size_t first = step_.entries->size();
+      if (rows(s).count > 0) {
+        cache(s).view(position(rows(s).first), position(rows(s).first + rows(s).count - 1),
+                      step_.entries);
+      }
+      step_.attend_segments->push_back({first, step_.entries->size() - first});
+    }
+  }
+
+  void plan_cut() {
+    const plan::Attributes& a = op_.attr;
+    cut_.heads = a.heads / a.kv_heads;
+    cut_.unit_heads = cut_.heads;
+    cut_.tile = most_pairs(a) / cut_.heads;
+    int64_t keys = 0;
+    for (size_t s = 0; s < step_.batch.size(); ++s) {
+      if (rows(s).count == 0) continue;
+      const int64_t last = position(rows(s).first + rows(s).count - 1);
+      const int64_t first = first_part(cache(s).visibility(), position(rows(s).first));
+      cut_.parts = std::max(cut_.parts, last / kernels::kPartKeys - first + 1);
+      keys += rows(s).count * std::min(last + 1, cache(s).visibility().window);
+    }
+    cut_.products = keys * a.heads * (a.head_dim + a.value_dim);
+    while (count_units() < 3 * threads_ && cut_.tile > 4) cut_.tile = (cut_.tile + 1) / 2;
+    const int64_t units = count_units();
+    if (units < threads_ && cut_.parts < threads_) {
+      cut_.unit_heads = std::max<int64_t>(1, cut_.heads * units / threads_);
+    }
+    cut_.head_parts = (cut_.heads + cut_.unit_heads - 1) / cut_.unit_heads;
+    cut_.units = count_units() * cut_.head_parts;
+  }
+
+  int64_t count_units() const {  // without the split of heads
+    int64_t n = 0;
+    for (size_t s = 0; s < step_.batch.size(); ++s)
+      n += tiles(rows(s), cut_.tile) * op_.attr.kv_heads;
+    return n;
+  }
+
+  // Tiles of a segment are numbered from its end: the last rows have the most keys, so they go
+  // first.
+  Unit unit(int64_t u) const {
+    size_t s = 0;
+    const int64_t per_tile = op_.attr.kv_heads * cut_.head_parts;
+    for (; u >= tiles(rows(s), cut_.tile) * per_tile; ++s)
+      u -= tiles(rows(s), cut_.tile) * per_tile;
+    const int64_t tile = tiles(rows(s), cut_.tile) - 1 - u / per_tile;
+    Unit result{};
+    result.segment = &step_.batch[s];
+    result.view = (*step_.attend_segments)[s];
+    result.row0 = rows(s).first + tile * cut_.tile;
+    result.rows = std::min(cut_.tile, rows(s).count - tile * cut_.tile);
+    result.kv_head = static_cast<int32_t>(u % per_tile / cut_.head_parts);
+    result.head0 = u % cut_.head_parts * cut_.unit_heads;
+    result.heads = std::min(cut_.unit_heads, cut_.heads - result.head0);
+    const cache::Visibility v = cache(s).visibility();
+    result.part0 = first_part(v, position(result.row0));
+    result.part1 = position(result.row0 + result.rows - 1) / kernels::kPartKeys;
+    return result;
+  }
+
+  // The unit's keys of one part; false: there are none.
+  bool run_part(const Unit& u, int64_t part, const Partial& to) const {
+    const cache::LayerCache& cache = u.segment->caches->at(op_.attr.cache);
+    const cache::Visibility v = cache.visibility();
+    const int64_t oldest =
+        v.pinned_end > 0 || position(u.row0) < v.window ? 0 : position(u.row0) - v.window + 1;
+    const int64_t block0 = std::max(part * kPartBlocks, oldest / kernels::kKvBlockRows);
+    const int64_t block1 = std::min((part + 1) * kPartBlocks - 1,
+                                    position(u.row0 + u.rows - 1) / kernels::kKvBlockRows);
+    const KvEntry* all = step_.entries->data() + u.view.first;
+    const auto before = [](const KvEntry& e, int64_t block) { return e.block_index < block; };
+    const KvEntry* first = std::lower_bound(all, all + u.view.count, block0, before);
+    const KvEntry* end = std::lower_bound(first, all + u.view.count, block1 + 1, before);
+    if (first == end) return false;
+    const plan::Attributes& a = op_.attr;
+    kernels::AttendArgs args{};
+    args.entries = first;
+    args.n_entries = end - first;
+    args.k_type = cache.shape().k_type;
+    args.v_type = cache.shape().v_type;
+    args.pinned_end = v.pinned_end;
+    args.window = v.window;
+    // The kernel finds a head at (kv_head * heads_per_kv + h): step to where that is for this unit.
+    const int64_t head = u.kv_head * cut_.heads + u.head0 - u.kv_head * u.heads;
+    args.q[0] = step_.floats(op_.in[0]) + u.row0 * op_.in[0].width + head * a.head_dim;
+    args.q[1] = nullptr;
+    args.q_stride = op_.in[0].width;
+    args.positions = step_.positions[set_] + u.row0;
+    args.rows = u.rows;
+    args.heads_per_kv = static_cast<int32_t>(u.heads);
+    args.kv_head = u.kv_head;
+    args.head_dim = a.head_dim;
+    args.value_dim = a.value_dim;
+    args.scale = a.scale;
+    args.softcap = a.softcap;
+    step_.k->attend_part(&args, part, to.m, to.l, to.acc);
+    return true;
+  }
+
+  void merge(const Unit& u, const Partial& into, const Partial& part) const {
+    step_.k->attend_merge(into.m, into.l, into.acc, part.m, part.l, part.acc, u.rows * u.heads,
+                          op_.attr.value_dim);
+  }
+
+  void finish(const Unit& u, const Partial& p) const {
+    const int64_t value_dim = op_.attr.value_dim;
+    const int64_t head = u.kv_head * cut_.heads + u.head0;
+    float* out = step_.floats(op_.out[0]) + u.row0 * op_.out[0].width + head * value_dim;
+    for (int64_t r = 0; r < u.rows; ++r) {
+      step_.k->attend_finish(p.l + r * u.heads, p.acc + r * u.heads * value_dim, u.heads, value_dim,
+                             out + r * op_.out[0].width, value_dim);
+    }
+  }
+
+  void run_unit(const Unit& u, float* scratch) const {
+    const int64_t pairs = u.rows * u.heads;
+    const Partial sum = partial_at(scratch, pairs);
+    const Partial part = partial_at(scratch + partial_floats(pairs, op_.attr.value_dim), pairs);
+    bool any = false;
+    for (int64_t p = u.part0; p <= u.part1; ++p) {
+      if (!run_part(u, p, any ? part : sum)) continue;
+      if (any) merge(u, sum, part);
+      any = true;
+    }
+    CULET_CHECK(any);
+    finish(u, sum);
+  }
+
+  void run_waves() {
+    const int64_t size = partial_floats(most_pairs(op_.attr), op_.attr.value_dim);
+    float* memory = reinterpret_cast<float*>(step_.shared_scratch);
+    const auto place = [&](int64_t u,
+                           int64_t i) {  // i = 0: the running sum, 1...: the wave's parts
+      return partial_at(memory + (u * (threads_ + 1) + i) * size, unit(u).rows * unit(u).heads);
+    };
+    for (int64_t wave = 0; wave * threads_ < cut_.parts; ++wave) {
+      const int64_t done = wave * threads_, width = std::min(threads_, cut_.parts - done);
+      step_.pool->run(cut_.units * width, [&](int64_t task, int) {
+        const Unit u = unit(task / width);
+        const int64_t part = u.part0 + done + task % width;
+        const Partial to = place(task / width, task % width + 1);
+        if (part > u.part1 || !run_part(u, part, to)) set_empty(u, to);
+      });
+      for (int64_t i = 0; i < cut_.units; ++i) {
+        const Unit u = unit(i);
+        if (wave == 0) set_empty(u, place(i, 0));
+        for (int64_t p = 0; p < width; ++p) merge(u, place(i, 0), place(i, p + 1));
+      }
+    }
+    for (int64_t i = 0; i < cut_.units; ++i) finish(unit(i), place(i, 0));
+  }
+
+  static void set_empty(const Unit& u, const Partial& p) {
+    std::fill_n(p.m, u.rows * u.heads, -std::numeric_limits<float>::infinity());
+    std::fill_n(p.l, u.rows * u.heads, 0.0f);
+  }
+
+  const BoundOp& op_;
+  Step& step_;
+  const int set_;
+  const int64_t threads_;
+  Cut cut_{};
+};
+
+void run_attend(const BoundOp& op, Step& step) { Attend(op, step).run(); }
+
+Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
+  const plan::Attributes& a = op.attr;
+  if (a.mask != plan::Mask::kCausal || a.cache == plan::kNone) {
+    return unsupported(b.plan, op, "attention without a cache (encoders)");
+  }
+  const plan::CacheSpec& spec = cache_of(b, op);
+  CULET_CHECK(a.kv_heads == spec.kv_heads && a.head_dim == spec.head_dim &&
+              a.value_dim == spec.value_dim);
+  CULET_CHECK(a.kv_heads > 0 && a.heads % a.kv_heads == 0);
+  CULET_CHECK(out->in[0].width == a.heads * a.head_dim &&
+              out->out[0].width == a.heads * a.value_dim);
+  out->fn = run_attend;
+  return {};
+}
+
+int64_t attend_scratch(const Binder&, const plan::Op& op, int64_t) {
+  return 2 * partial_floats(most_pairs(op.attr), op.attr.value_dim) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+constexpr OpEntry kOps[] = {
+    {plan::OpKind::append, bind_append, nullptr},
+    {plan::OpKind::attend, bind_attend, attend_scratch},
+};
+
+}  // namespace
+
+std::span<const OpEntry> attention_ops() { return kOps; }
+
+int64_t attend_shared_bytes(const plan::Op& op, int threads) {
+  if (op.kind != plan::OpKind::attend || threads == 1) return 0;
+  return partial_floats(most_pairs(op.attr), op.attr.value_dim) *
+         static_cast<int64_t>(sizeof(float)) * threads * (threads + 1);
+}
+
+}  // namespace culet::backend

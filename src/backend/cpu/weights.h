@@ -1,0 +1,52 @@
+// The tensors of a plan as the kernels want them.
+//
+//   products   (linear, gated_linear, linear_add): repacked into one anonymous mapping; the source
+//              pages are then given back, so the resident size stays near the file's.
+//   gathered   (embed): read row by row from the file's mapping, never copied.
+//   vectors    (norm weights, biases, factors, arithmetic operands): converted once to float32.
+// Immutable after load().
+#pragma once
+
+#include "backend/cpu/region.h"
+#include "base/thread_pool.h"
+#include "culet/result.h"
+#include "format/gguf.h"
+#include "kernels/kernels.h"
+#include "plan/plan.h"
+
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+namespace culet::backend {
+
+class Weights {
+ public:
+  using Progress = std::function<void(uint64_t, uint64_t)>;
+  // Errors: kUnsupported (a type that cannot be packed or read, by name), kExhausted, kCorrupt (the
+  // tensor's bytes are not there).
+  static Result<Weights> load(const plan::Plan& plan, const format::GgufFile& file,
+                              base::ThreadPool& pool, const Progress& progress);
+
+  // Tensors of the plan in the role that load() saw; kNone gives nullptr.
+  const kernels::PackedMatrix* matrix(plan::TensorId id) const;
+  const float* vector(plan::TensorId id) const;
+  int64_t vector_size(plan::TensorId id) const;
+  uint64_t packed_bytes() const { return packed_.size(); }
+
+ private:
+  Result<void> pack(const std::vector<plan::TensorId>& ids,
+                    const std::vector<plan::TensorId>& gathered, const format::GgufFile& file,
+                    base::ThreadPool& pool, const Progress& progress);
+  Result<void> convert(plan::TensorId id, const format::GgufFile& file);
+
+  Region packed_;
+  std::unordered_map<plan::TensorId, kernels::PackedMatrix> matrices_;
+  std::unordered_map<plan::TensorId, std::vector<float>> vectors_;
+};
+
+// What an op does with its i-th weight.
+enum class WeightRole : uint8_t { kProduct, kGathered, kVector };
+WeightRole weight_role(plan::OpKind kind, size_t i);
+
+}  // namespace culet::backend
