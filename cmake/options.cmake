@@ -21,6 +21,12 @@ add_compile_options(-ffp-contract=off -fno-math-errno
                     -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough)
 if(CULET_WERROR)
   add_compile_options(-Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # These depend on what the optimizer inlined; each g++ finds other ghosts inside std::vector
+    # (13 does where 12 is silent). They are shown, but do not stop a build.
+    add_compile_options(-Wno-error=array-bounds -Wno-error=maybe-uninitialized -Wno-error=restrict
+                        -Wno-error=stringop-overflow -Wno-error=stringop-overread)
+  endif()
 endif()
 
 if(CULET_SANITIZE)
