@@ -52,7 +52,7 @@ void SpecialMatcher::add(std::string_view text, Token token) {
 void SpecialMatcher::build() {
   std::vector<int32_t> order(nodes_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [this](int32_t a, int32_t b) {
+  std::sort(order.begin(), order.end(), [this](int32_t a, int32_t b) {
     return nodes_[static_cast<size_t>(a)].depth < nodes_[static_cast<size_t>(b)].depth;
   });
   for (const int32_t i : order) {
