@@ -2,7 +2,8 @@
 //
 // A name is letters, digits, '_' with dots between parts (attn_q.bias, meta.rope.freq_base). A
 // number is decimal with an optional fraction and exponent. A string is "..." on one line, without
-// escapes. Indentation is counted in spaces; a tab is an error, so that what one sees is what counts.
+// escapes. Indentation is counted in spaces; a tab is an error, so that what one sees is what
+// counts.
 #include "plan/arch_lex.h"
 
 #include <fmt/format.h>
@@ -34,7 +35,8 @@ class Lexer {
 
  private:
   tl::unexpected<Error> error(int line, int column, std::string_view message) {
-    return tl::unexpected<Error>(place_error(files_, {file_, line, column}, ErrorCode::kInvalidArgument, message));
+    return tl::unexpected<Error>(
+        place_error(files_, {file_, line, column}, ErrorCode::kInvalidArgument, message));
   }
   int column() const { return static_cast<int>(at_ - line_start_) + 1; }
   bool at_end_of_line() const { return at_ >= text_.size() || text_[at_] == '\n'; }
@@ -84,8 +86,9 @@ class Lexer {
 
   void name() {
     const size_t begin = at_;
-    while (at_ < text_.size() && (is_name_part(text_[at_]) ||
-                                  (text_[at_] == '.' && at_ + 1 < text_.size() && is_name_part(text_[at_ + 1]))))
+    while (at_ < text_.size() &&
+           (is_name_part(text_[at_]) ||
+            (text_[at_] == '.' && at_ + 1 < text_.size() && is_name_part(text_[at_ + 1]))))
       ++at_;
     push(LexToken::Kind::kName, begin);
   }
@@ -106,9 +109,12 @@ class Lexer {
       }
     }
     if (at_ < text_.size() && is_name_start(text_[at_]))
-      return error(line_, column(), "a letter right behind a number; put a space or an operator between them");
-    const double value = std::strtod(std::string(text_.substr(begin, at_ - begin)).c_str(), nullptr);
-    if (!std::isfinite(value)) return error(line_, static_cast<int>(begin - line_start_) + 1, "this number is too large");
+      return error(line_, column(),
+                   "a letter right behind a number; put a space or an operator between them");
+    const double value =
+        std::strtod(std::string(text_.substr(begin, at_ - begin)).c_str(), nullptr);
+    if (!std::isfinite(value))
+      return error(line_, static_cast<int>(begin - line_start_) + 1, "this number is too large");
     push(LexToken::Kind::kNumber, begin, value);
     return {};
   }
@@ -116,22 +122,26 @@ class Lexer {
   Result<void> string() {
     const size_t begin = ++at_;
     while (!at_end_of_line() && text_[at_] != '"') ++at_;
-    if (at_end_of_line()) return error(line_, static_cast<int>(begin - line_start_), "this string has no closing quote on its line");
+    if (at_end_of_line())
+      return error(line_, static_cast<int>(begin - line_start_),
+                   "this string has no closing quote on its line");
     push(LexToken::Kind::kString, begin);
     ++at_;
     return {};
   }
 
   Result<void> symbol() {
-    static constexpr std::string_view kSymbols[] = {"==", "!=", "<=", ">=", "+", "-", "*", "/", "<", ">", "=",
-                                                    "(",  ")",  "[",  "]",  ",", ":", "?", "|"};
+    static constexpr std::string_view kSymbols[] = {"==", "!=", "<=", ">=", "+", "-", "*",
+                                                    "/",  "<",  ">",  "=",  "(", ")", "[",
+                                                    "]",  ",",  ":",  "?",  "|"};
     for (std::string_view s : kSymbols) {
       if (text_.substr(at_, s.size()) != s) continue;
       const size_t begin = at_;
       if (s == "(" || s == "[") {
         if (depth_++ == 0) open_line_ = line_, open_column_ = column();
       } else if (s == ")" || s == "]") {
-        if (depth_ == 0) return error(line_, column(), fmt::format("'{}' without its opening partner", s));
+        if (depth_ == 0)
+          return error(line_, column(), fmt::format("'{}' without its opening partner", s));
         --depth_;
       }
       at_ += s.size();
@@ -139,8 +149,9 @@ class Lexer {
       return {};
     }
     const unsigned char c = static_cast<unsigned char>(text_[at_]);
-    return error(line_, column(), c >= 32 && c < 127 ? fmt::format("'{}' has no meaning here", text_[at_])
-                                                     : fmt::format("byte 0x{:02x} has no meaning here", c));
+    return error(line_, column(),
+                 c >= 32 && c < 127 ? fmt::format("'{}' has no meaning here", text_[at_])
+                                    : fmt::format("byte 0x{:02x} has no meaning here", c));
   }
 
   const std::vector<SourceFile>& files_;
@@ -154,7 +165,8 @@ class Lexer {
 
 }  // namespace
 
-Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code, std::string_view message) {
+Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code,
+                  std::string_view message) {
   const SourceFile& f = files[static_cast<size_t>(place.file)];
   std::string_view text = f.text;
   for (int line = 1; line < place.line && !text.empty(); ++line) {
@@ -164,10 +176,14 @@ Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode c
   text = text.substr(0, text.find('\n'));
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   if (text.size() > 120) text = text.substr(0, 120);
-  return Error{code, text.empty() ? fmt::format("{}:{}:{}: {}", f.name, place.line, place.column, message)
-                                  : fmt::format("{}:{}:{}: {} (in: {})", f.name, place.line, place.column, message, text)};
+  return Error{code, text.empty()
+                         ? fmt::format("{}:{}:{}: {}", f.name, place.line, place.column, message)
+                         : fmt::format("{}:{}:{}: {} (in: {})", f.name, place.line, place.column,
+                                       message, text)};
 }
 
-Result<std::vector<LexLine>> lex(const std::vector<SourceFile>& files, int file) { return Lexer(files, file).run(); }
+Result<std::vector<LexLine>> lex(const std::vector<SourceFile>& files, int file) {
+  return Lexer(files, file).run();
+}
 
 }  // namespace culet::plan

@@ -3,11 +3,11 @@
 // which name is a fact, a value or a tensor is decided when a model is at hand (graph.cpp).
 #include "plan/arch_parse.h"
 
+#include "plan/arch_lex.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "plan/arch_lex.h"
 
 namespace culet::plan {
 namespace {
@@ -95,7 +95,8 @@ class Parser {
       name += t.text;
       end = t.column + static_cast<int>(t.text.size());
     }
-    if (name.empty()) return error(p, "expected an architecture name, as general.architecture spells it");
+    if (name.empty())
+      return error(p, "expected an architecture name, as general.architecture spells it");
     return name;
   }
 
@@ -103,7 +104,8 @@ class Parser {
     if (!more_lines() || !is_word("arch"))
       return error({file_, 1, 1}, "an architecture file starts with the line 'arch-lang 1'");
     take_token();
-    if (!accept_symbol("-") || !accept_word("lang")) return expected("'arch-lang 1' on the first line");
+    if (!accept_symbol("-") || !accept_word("lang"))
+      return expected("'arch-lang 1' on the first line");
     if (peek().kind != LexToken::Kind::kNumber || peek().number != 1)
       return expected("language version 1, the only one this build knows");
     take_token();
@@ -127,16 +129,18 @@ class Parser {
   }
 
   Result<void> top_level() {
-    if (lines_[line_].indent != 0) return error(place(), "unexpected indentation; this line belongs to no block");
+    if (lines_[line_].indent != 0)
+      return error(place(), "unexpected indentation; this line belongs to no block");
     using Handler = Result<void> (Parser::*)();
     static constexpr std::pair<std::string_view, Handler> kHandlers[] = {
-        {"let", &Parser::let},       {"require", &Parser::require}, {"cache", &Parser::cache},
-        {"state", &Parser::state},   {"extern", &Parser::extern_},  {"ignore", &Parser::ignore},
-        {"kind", &Parser::kind},     {"model", &Parser::block},     {"layer", &Parser::block},
+        {"let", &Parser::let},     {"require", &Parser::require}, {"cache", &Parser::cache},
+        {"state", &Parser::state}, {"extern", &Parser::extern_},  {"ignore", &Parser::ignore},
+        {"kind", &Parser::kind},   {"model", &Parser::block},     {"layer", &Parser::block},
     };
     for (const auto& [word, handler] : kHandlers)
       if (is_word(word)) return (this->*handler)();
-    if (is_word("include")) return error(place(), "'include' stands on the line after 'arch', once");
+    if (is_word("include"))
+      return error(place(), "'include' stands on the line after 'arch', once");
     return expected("let, cache, state, require, ignore, extern, kind, model: or layer:");
   }
 
@@ -156,13 +160,16 @@ class Parser {
     l.place = place();
     take_token();
     CULET_TRY(l.name, want_plain_name("the fact's name"));
-    static constexpr std::string_view kReserved[] = {"i", "none", "meta", "root", "target", "session", "self",
-                                                     "yes", "no", "if", "then", "else", "and", "or", "not",
-                                                     "mod", "as", "default", "when", "where", "has", "last"};
+    static constexpr std::string_view kReserved[] = {
+        "i",  "none",    "meta", "root",  "target", "session", "self", "yes",
+        "no", "if",      "then", "else",  "and",    "or",      "not",  "mod",
+        "as", "default", "when", "where", "has",    "last"};
     if (std::find(std::begin(kReserved), std::end(kReserved), l.name) != std::end(kReserved))
-      return error(l.place, fmt::format("'{}' is a word of the language; choose another name", l.name));
+      return error(l.place,
+                   fmt::format("'{}' is a word of the language; choose another name", l.name));
     for (const Let& other : arch_.lets)
-      if (other.name == l.name) return error(l.place, fmt::format("'{}' is defined twice in this file", l.name));
+      if (other.name == l.name)
+        return error(l.place, fmt::format("'{}' is defined twice in this file", l.name));
     CULET_TRY_VOID(want_symbol("="));
     CULET_TRY(l.value, expression());
     arch_.lets.push_back(std::move(l));
@@ -226,7 +233,8 @@ class Parser {
 
   Result<void> shape(ExprPtr* heads, ExprPtr* dim) {
     CULET_TRY(*heads, expression());
-    if (!accept_word("x")) return expected("'x' between heads and width, as in: keys kv_heads x head_dim");
+    if (!accept_word("x"))
+      return expected("'x' between heads and width, as in: keys kv_heads x head_dim");
     CULET_TRY(*dim, expression());
     return {};
   }
@@ -301,16 +309,17 @@ class Parser {
   }
 
   // ---- blocks
-  bool is_header() const {   // NAME ':' end
-    return peek().kind == LexToken::Kind::kName && is_symbol(":", 1) && peek(2).kind == LexToken::Kind::kEnd &&
-           !is_word("else");
+  bool is_header() const {  // NAME ':' end
+    return peek().kind == LexToken::Kind::kName && is_symbol(":", 1) &&
+           peek(2).kind == LexToken::Kind::kEnd && !is_word("else");
   }
 
   Result<void> block() {
     Block b;
     b.place = place();
     b.name = take_token().text;
-    if (arch_.block(b.name)) return error(b.place, fmt::format("block '{}' stands twice in this file", b.name));
+    if (arch_.block(b.name))
+      return error(b.place, fmt::format("block '{}' stands twice in this file", b.name));
     CULET_TRY_VOID(want_symbol(":"));
     CULET_TRY_VOID(end_of_line());
     while (more_lines() && lines_[line_].indent > 0) {
@@ -320,7 +329,8 @@ class Parser {
         const Place p = place();
         s.name = take_token().text;
         for (const Section& other : b.sections)
-          if (other.name == s.name) return error(p, fmt::format("section '{}' stands twice in this block", s.name));
+          if (other.name == s.name)
+            return error(p, fmt::format("section '{}' stands twice in this block", s.name));
         next_line();
         CULET_TRY(s.statements, body(indent, 0));
         if (s.statements.empty()) return error(p, fmt::format("section '{}' is empty", s.name));
@@ -345,7 +355,8 @@ class Parser {
   Result<void> statements(int indent, int depth, bool until_header, std::vector<Statement>* out) {
     if (depth > kMaxDepth) return error(place(), "statements are nested too deeply");
     while (more_lines() && lines_[line_].indent >= indent) {
-      if (lines_[line_].indent > indent) return error(place(), "this line is indented more than its neighbours");
+      if (lines_[line_].indent > indent)
+        return error(place(), "this line is indented more than its neighbours");
       if (until_header && is_header()) break;
       CULET_TRY(Statement s, statement(indent, depth));
       out->push_back(std::move(s));
@@ -357,7 +368,8 @@ class Parser {
     Statement s;
     s.place = place();
     if (is_word("when")) return when(indent, depth);
-    if (is_word("else")) return error(s.place, "'else:' without a 'when' right above it at the same indentation");
+    if (is_word("else"))
+      return error(s.place, "'else:' without a 'when' right above it at the same indentation");
     if (is_word("append") && peek(1).kind == LexToken::Kind::kName) return append();
     if (is_word("layers") && is_symbol(":", 1)) {
       take_token(), take_token();
@@ -378,7 +390,8 @@ class Parser {
     } while (s.kind == Statement::Kind::kAssign && accept_symbol(","));
     for (std::string_view wrong : {"+", "-", "*", "/"})
       if (is_symbol(wrong) && is_symbol("=", 1))
-        return error(place(), fmt::format("'{}=' does not exist here; write {} = {} {} ...", wrong, s.names[0], s.names[0], wrong));
+        return error(place(), fmt::format("'{}=' does not exist here; write {} = {} {} ...", wrong,
+                                          s.names[0], s.names[0], wrong));
     CULET_TRY_VOID(want_symbol("="));
     CULET_TRY(s.value, expression());
     CULET_TRY_VOID(end_of_line());
@@ -400,7 +413,8 @@ class Parser {
       const Place p = s.place;
       CULET_TRY_VOID(end_of_line());
       CULET_TRY(s.otherwise, body(indent, depth + 1));
-      if (s.otherwise.empty()) return error(p, "nothing is indented under the 'else' of this 'when'");
+      if (s.otherwise.empty())
+        return error(p, "nothing is indented under the 'else' of this 'when'");
     }
     return s;
   }
@@ -485,10 +499,16 @@ class Parser {
     return e;
   }
 
-  struct Level { bool word; std::vector<std::string_view> operators; };
+  struct Level {
+    bool word;
+    std::vector<std::string_view> operators;
+  };
   static const std::vector<Level>& levels() {
-    static const std::vector<Level> kLevels = {
-        {true, {"or"}}, {true, {"and"}}, {false, {"==", "!=", "<=", ">=", "<", ">"}}, {false, {"+", "-"}}, {false, {"*", "/", "mod"}}};
+    static const std::vector<Level> kLevels = {{true, {"or"}},
+                                               {true, {"and"}},
+                                               {false, {"==", "!=", "<=", ">=", "<", ">"}},
+                                               {false, {"+", "-"}},
+                                               {false, {"*", "/", "mod"}}};
     return kLevels;
   }
 
@@ -506,7 +526,9 @@ class Parser {
     for (int count = 0;; ++count) {
       const auto& ops = levels()[level].operators;
       const bool word = peek().kind == LexToken::Kind::kName;
-      if ((!word && peek().kind != LexToken::Kind::kSymbol) || std::find(ops.begin(), ops.end(), peek().text) == ops.end()) return left;
+      if ((!word && peek().kind != LexToken::Kind::kSymbol) ||
+          std::find(ops.begin(), ops.end(), peek().text) == ops.end())
+        return left;
       if (count > 1000) return error(place(), "this expression is too long");
       ExprPtr e = node(Kind::kBinary, place(), take_token().text);
       CULET_TRY(ExprPtr right, binary(level + 1));
@@ -603,7 +625,8 @@ class Parser {
         a.name = take_token().text;
         take_token();
         for (const NamedArgument& other : e->named)
-          if (other.name == a.name) return error(a.place, fmt::format("'{}=' is given twice", a.name));
+          if (other.name == a.name)
+            return error(a.place, fmt::format("'{}=' is given twice", a.name));
         CULET_TRY(a.value, expression());
         e->named.push_back(std::move(a));
       } else {
@@ -631,9 +654,12 @@ class Parser {
 template <class T>
 void overlay(std::vector<T>* base, std::vector<T>* own) {
   for (T& item : *own) {
-    const auto same = std::find_if(base->begin(), base->end(), [&](const T& b) { return b.name == item.name; });
-    if (same == base->end()) base->push_back(std::move(item));
-    else *same = std::move(item);
+    const auto same =
+        std::find_if(base->begin(), base->end(), [&](const T& b) { return b.name == item.name; });
+    if (same == base->end())
+      base->push_back(std::move(item));
+    else
+      *same = std::move(item);
   }
 }
 
@@ -652,14 +678,18 @@ void lay_over(ArchFile* base, ArchFile own) {
   extend(&base->ignores, &own.ignores);
   extend(&base->externs, &own.externs);
   for (Block& b : own.blocks) {
-    const auto same = std::find_if(base->blocks.begin(), base->blocks.end(), [&](const Block& x) { return x.name == b.name; });
-    if (same == base->blocks.end()) base->blocks.push_back(std::move(b));
-    else overlay(&same->sections, &b.sections);
+    const auto same = std::find_if(base->blocks.begin(), base->blocks.end(),
+                                   [&](const Block& x) { return x.name == b.name; });
+    if (same == base->blocks.end())
+      base->blocks.push_back(std::move(b));
+    else
+      overlay(&same->sections, &b.sections);
   }
 }
 
 int count_lines(std::string_view text) {
-  return static_cast<int>(std::count(text.begin(), text.end(), '\n')) + (text.empty() || text.back() == '\n' ? 0 : 1);
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n')) +
+         (text.empty() || text.back() == '\n' ? 0 : 1);
 }
 
 void add_file(std::vector<SourceFile>* files, std::string name, std::string text) {
@@ -668,7 +698,9 @@ void add_file(std::vector<SourceFile>* files, std::string name, std::string text
   files->push_back(std::move(f));
 }
 
-std::string shown_name(const ArchText& arch) { return arch.origin == "built in" ? arch.name + ".arch" : arch.origin; }
+std::string shown_name(const ArchText& arch) {
+  return arch.origin == "built in" ? arch.name + ".arch" : arch.origin;
+}
 
 }  // namespace
 
@@ -684,7 +716,7 @@ Result<std::vector<std::string>> parse_arch_names(const ArchText& arch) {
 Result<ArchFile> parse_arch(const ArchLibrary& library, const ArchText& arch) {
   // The chain of includes, the file itself first.
   std::vector<const ArchText*> chain{&arch};
-  std::vector<ArchFile> parsed;   // same order; places are fixed up below
+  std::vector<ArchFile> parsed;  // same order; places are fixed up below
   std::vector<std::string> texts;
   for (size_t k = 0; k < chain.size(); ++k) {
     std::vector<SourceFile> one;
@@ -697,10 +729,14 @@ Result<ArchFile> parse_arch(const ArchLibrary& library, const ArchText& arch) {
     const ArchText* next = library.by_file_name(include);
     const Place third{0, 3, 1};
     if (!next)
-      return tl::unexpected<Error>(place_error(one, third, ErrorCode::kNotFound,
-          fmt::format("there is no architecture file '{}.arch' beside this one or built in", include)));
-    if (std::find(chain.begin(), chain.end(), next) != chain.end() || next->text == arch.text || chain.size() >= kMaxIncludes)
-      return tl::unexpected<Error>(place_error(one, third, ErrorCode::kInvalidArgument,
+      return tl::unexpected<Error>(place_error(
+          one, third, ErrorCode::kNotFound,
+          fmt::format("there is no architecture file '{}.arch' beside this one or built in",
+                      include)));
+    if (std::find(chain.begin(), chain.end(), next) != chain.end() || next->text == arch.text ||
+        chain.size() >= kMaxIncludes)
+      return tl::unexpected<Error>(place_error(
+          one, third, ErrorCode::kInvalidArgument,
           fmt::format("including '{}' here goes round in a circle or too deep", include)));
     chain.push_back(next);
   }
@@ -712,8 +748,10 @@ Result<ArchFile> parse_arch(const ArchLibrary& library, const ArchText& arch) {
     CULET_TRY(auto lines, lex(files, static_cast<int>(k)));
     std::string include;
     CULET_TRY(ArchFile file, Parser(files, static_cast<int>(k), std::move(lines)).run(&include));
-    if (k == 0) whole = std::move(file);
-    else lay_over(&whole, std::move(file));
+    if (k == 0)
+      whole = std::move(file);
+    else
+      lay_over(&whole, std::move(file));
   }
   whole.files = std::move(files);
   return whole;

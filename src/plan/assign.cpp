@@ -1,11 +1,11 @@
 // Gives every value a place: two arenas (all rows, wanted rows), first fit over live ranges.
 //
-// Offsets and sizes are bytes a row; a backend multiplies them by the rows of the pass. Operands stay
-// live until their op has finished, so an op may never find its result over its own input.
-#include <algorithm>
-
+// Offsets and sizes are bytes a row; a backend multiplies them by the rows of the pass. Operands
+// stay live until their op has finished, so an op may never find its result over its own input.
 #include "base/check.h"
 #include "plan/passes.h"
+
+#include <algorithm>
 
 namespace culet::plan {
 namespace {
@@ -18,7 +18,9 @@ int64_t row_bytes(const Value& v) {
   return round64(k) + round64(k / 32 * 4) + round64(k / 16 * 2);
 }
 
-struct Range { size_t first, last; };
+struct Range {
+  size_t first, last;
+};
 
 // Free space of one arena, as disjoint ranges in ascending order.
 class FreeList {
@@ -41,7 +43,8 @@ class FreeList {
     return at;
   }
   void give(int64_t at, int64_t bytes) {
-    const auto next = std::find_if(holes_.begin(), holes_.end(), [&](const Hole& h) { return h.at > at; });
+    const auto next =
+        std::find_if(holes_.begin(), holes_.end(), [&](const Hole& h) { return h.at > at; });
     auto here = holes_.insert(next, {at, bytes});
     if (here + 1 != holes_.end() && here->at + here->bytes == (here + 1)->at) {
       here->bytes += (here + 1)->bytes;
@@ -55,7 +58,9 @@ class FreeList {
   int64_t end() const { return end_; }
 
  private:
-  struct Hole { int64_t at, bytes; };
+  struct Hole {
+    int64_t at, bytes;
+  };
   std::vector<Hole> holes_;
   int64_t end_ = 0;
 };
@@ -71,7 +76,7 @@ void set_ranges(Plan* plan) {
       if (!inside) plan->prologue = static_cast<int32_t>(k) + 1;
       continue;
     }
-    CULET_CHECK(layer == last || layer > last);   // layers are contiguous and ascending
+    CULET_CHECK(layer == last || layer > last);  // layers are contiguous and ascending
     LayerRange& r = plan->layers[static_cast<size_t>(layer)];
     if (layer != last) r.first = static_cast<int32_t>(k);
     ++r.count;
@@ -122,7 +127,8 @@ void verify(const Plan& plan) {
       if (op.kind == OpKind::select_rows) continue;
       for (ValueId i : op.in) CULET_CHECK(plan.values[static_cast<size_t>(i)].rows == x.rows);
     }
-    if (op.attr.cache != kNone) CULET_CHECK(static_cast<size_t>(op.attr.cache) < plan.caches.size());
+    if (op.attr.cache != kNone)
+      CULET_CHECK(static_cast<size_t>(op.attr.cache) < plan.caches.size());
     if (op.kind == OpKind::rope) CULET_CHECK(static_cast<size_t>(op.attr.rope) < plan.ropes.size());
   }
   for (const Output& o : plan.outputs) CULET_CHECK(made[static_cast<size_t>(o.value)]);

@@ -7,7 +7,7 @@
 namespace culet::plan {
 
 struct BuiltinArch {
-  std::string_view name;   // file name without .arch
+  std::string_view name;  // file name without .arch
   std::string_view text;
 };
 

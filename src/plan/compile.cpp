@@ -1,13 +1,13 @@
 // The compiler's driver: finds the architecture file, runs the stages in order.
 #include "plan/compile.h"
 
-#include <fmt/format.h>
-
 #include "base/sha256.h"
 #include "plan/arch_parse.h"
 #include "plan/facts.h"
 #include "plan/graph.h"
 #include "plan/passes.h"
+
+#include <fmt/format.h>
 
 namespace culet::plan {
 namespace {
@@ -16,7 +16,9 @@ Result<std::string> architecture_of(const format::GgufFile& model) {
   const format::MetaValue* v = model.find("general.architecture");
   const auto name = v ? v->as_string() : std::nullopt;
   if (!name || name->empty())
-    return fail(ErrorCode::kCorrupt, fmt::format("{}: general.architecture is missing or no string, so nothing says how to run this model", model.name()));
+    return fail(ErrorCode::kCorrupt, fmt::format("{}: general.architecture is missing or no "
+                                                 "string, so nothing says how to run this model",
+                                                 model.name()));
   return std::string(*name);
 }
 
@@ -39,7 +41,8 @@ struct Target {
   Plan plan;
 };
 
-Result<std::unique_ptr<Target>> load_target(const ArchLibrary& library, const format::GgufFile& model) {
+Result<std::unique_ptr<Target>> load_target(const ArchLibrary& library,
+                                            const format::GgufFile& model) {
   auto t = std::make_unique<Target>();
   CULET_TRY(std::string name, architecture_of(model));
   CULET_TRY(const ArchText* text, library.find(name));
@@ -52,14 +55,15 @@ Result<std::unique_ptr<Target>> load_target(const ArchLibrary& library, const fo
 
 }  // namespace
 
-Result<Compiled> compile(const ArchLibrary& library, const format::GgufFile& model, const CompileOptions& options) {
+Result<Compiled> compile(const ArchLibrary& library, const format::GgufFile& model,
+                         const CompileOptions& options) {
   CULET_TRY(std::string name, architecture_of(model));
   CULET_TRY(const ArchText* text, library.find(name));
   return compile_text(library, *text, model, options);
 }
 
-Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text, const format::GgufFile& model,
-                              const CompileOptions& options) {
+Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
+                              const format::GgufFile& model, const CompileOptions& options) {
   CULET_TRY(std::string name, architecture_of(model));
   CULET_TRY(ArchFile arch, parse_arch(library, text));
   std::unique_ptr<Target> target;
@@ -67,13 +71,16 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text, 
     CULET_TRY(target, load_target(library, *options.target));
   }
   Facts facts(arch, model, options.context, target ? target->facts.get() : nullptr);
-  CULET_TRY(GraphResult graph, build_graph(facts, target ? TargetPlan{&target->plan, target->facts.get()} : TargetPlan{}));
+  CULET_TRY(
+      GraphResult graph,
+      build_graph(facts, target ? TargetPlan{&target->plan, target->facts.get()} : TargetPlan{}));
 
   Compiled out;
   out.plan = std::move(graph.plan);
   out.warnings = std::move(graph.warnings);
   out.origin = text.origin;
-  if (const format::MetaValue* c = model.find(name + ".context_length")) out.context_length = c->as_int().value_or(0);
+  if (const format::MetaValue* c = model.find(name + ".context_length"))
+    out.context_length = c->as_int().value_or(0);
   out.plan.architecture = name;
   const std::string flat = flattened_text(arch);
   out.plan.source = lines_of(flat);

@@ -1,24 +1,24 @@
 // From architecture text and a model file to a Plan.
 #pragma once
 
+#include "culet/result.h"
+#include "format/gguf.h"
+#include "plan/plan.h"
+
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "culet/result.h"
-#include "format/gguf.h"
-#include "plan/plan.h"
-
 namespace culet::plan {
 
 // Where architecture files come from: the built-in ones, then a folder that adds or replaces.
 // A file in the folder that does not load disables that architecture; there is no fall-back.
 struct ArchText {
-  std::string name;      // file name without .arch
+  std::string name;  // file name without .arch
   std::string text;
-  std::string origin;    // "built in" or the file's path
+  std::string origin;  // "built in" or the file's path
 };
 
 class ArchLibrary {
@@ -27,7 +27,7 @@ class ArchLibrary {
   static Result<ArchLibrary> open(const std::string& dir);
   // The file whose `arch` line names this architecture. kUnsupported lists the known names.
   Result<const ArchText*> find(std::string_view architecture) const;
-  const ArchText* by_file_name(std::string_view name) const;   // for include
+  const ArchText* by_file_name(std::string_view name) const;  // for include
   std::vector<std::string> architectures() const;
   const std::vector<ArchText>& files() const { return files_; }
 
@@ -36,26 +36,27 @@ class ArchLibrary {
 };
 
 struct CompileOptions {
-  bool precise = false;      // no int8 activations: products take float rows
-  bool fuse = true;          // false: the unfused plan (same bits)
-  const format::GgufFile* target = nullptr;   // a drafter's target model
+  bool precise = false;                      // no int8 activations: products take float rows
+  bool fuse = true;                          // false: the unfused plan (same bits)
+  const format::GgufFile* target = nullptr;  // a drafter's target model
   // Stops after the checks: ops without a kernel in this version are fine (tests, `arch check`).
   bool check_only = false;
-  int64_t context = 0;       // session.context in facts; 0 = the model's own
+  int64_t context = 0;  // session.context in facts; 0 = the model's own
 };
 
 struct Compiled {
   Plan plan;
-  std::string origin;                  // of the architecture file
-  std::vector<std::string> warnings;   // metadata keys nobody read, ...
-  int64_t context_length = 0;          // the model's training context (0: not stated)
+  std::string origin;                 // of the architecture file
+  std::vector<std::string> warnings;  // metadata keys nobody read, ...
+  int64_t context_length = 0;         // the model's training context (0: not stated)
 };
 
 // Errors are one line: FILE:LINE:COLUMN: what was found, what was expected, what to write instead.
-Result<Compiled> compile(const ArchLibrary& library, const format::GgufFile& model, const CompileOptions& options);
+Result<Compiled> compile(const ArchLibrary& library, const format::GgufFile& model,
+                         const CompileOptions& options);
 // The same with a given architecture file (its includes still come from the library).
-Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& arch, const format::GgufFile& model,
-                              const CompileOptions& options);
+Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& arch,
+                              const format::GgufFile& model, const CompileOptions& options);
 
 // The plan as text, one op a line, beside the line of the architecture file it comes from.
 // note(op index) adds what the backend knows (kernel name, bytes); may be empty.

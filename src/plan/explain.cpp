@@ -1,7 +1,7 @@
 // The plan as text: one op a line beside the line of the architecture file it comes from.
-#include <fmt/format.h>
-
 #include "plan/compile.h"
+
+#include <fmt/format.h>
 
 namespace culet::plan {
 namespace {
@@ -9,9 +9,10 @@ namespace {
 std::string value_text(const Plan& plan, ValueId id) {
   const Value& v = plan.values[static_cast<size_t>(id)];
   std::string dims;
-  for (int32_t d = 0; d < v.rank; ++d) dims += fmt::format("{}{}", d ? "," : "", v.dims[static_cast<size_t>(d)]);
-  return fmt::format("{}%{}[{}{}{}]@{}", v.name, id, v.rows == RowSet::kWanted ? "wanted:" : "", dims,
-                     v.form == Form::kQuantized ? " int8" : "", v.offset);
+  for (int32_t d = 0; d < v.rank; ++d)
+    dims += fmt::format("{}{}", d ? "," : "", v.dims[static_cast<size_t>(d)]);
+  return fmt::format("{}%{}[{}{}{}]@{}", v.name, id, v.rows == RowSet::kWanted ? "wanted:" : "",
+                     dims, v.form == Form::kQuantized ? " int8" : "", v.offset);
 }
 
 std::string weights_text(const Op& op, const format::GgufFile& model) {
@@ -20,7 +21,8 @@ std::string weights_text(const Op& op, const format::GgufFile& model) {
     if (t == kNone || static_cast<size_t>(t) >= model.tensors().size()) continue;
     const format::TensorInfo& w = model.tensors()[static_cast<size_t>(t)];
     std::string dims;
-    for (int d = 0; d < w.n_dims; ++d) dims += fmt::format("{}{}", d ? "," : "", w.dims[static_cast<size_t>(d)]);
+    for (int d = 0; d < w.n_dims; ++d)
+      dims += fmt::format("{}{}", d ? "," : "", w.dims[static_cast<size_t>(d)]);
     out += fmt::format(" {}{{{}}} {}", w.name, dims, quant::type_info(w.type).name);
   }
   return out;
@@ -28,7 +30,8 @@ std::string weights_text(const Op& op, const format::GgufFile& model) {
 
 std::string attributes_text(const Plan& plan, const Op& op) {
   static constexpr char kSigns[] = {'+', '-', '*', '/'};
-  static constexpr const char* kActs[] = {"none", "silu", "gelu", "gelu_erf", "relu", "sigmoid", "tanh"};
+  static constexpr const char* kActs[] = {"none", "silu",    "gelu", "gelu_erf",
+                                          "relu", "sigmoid", "tanh"};
   const Attributes& a = op.attr;
   std::string out;
   if (op.kind == OpKind::arithmetic) {
@@ -37,15 +40,18 @@ std::string attributes_text(const Plan& plan, const Op& op) {
   }
   if (op.kind == OpKind::rope) {
     const RopeSpec& r = plan.ropes[static_cast<size_t>(a.rope)];
-    out += fmt::format(" {} dims={} base={} scale={}", a.rope_adjacent ? "adjacent" : "halves", r.dims, r.base, r.scale);
+    out += fmt::format(" {} dims={} base={} scale={}", a.rope_adjacent ? "adjacent" : "halves",
+                       r.dims, r.base, r.scale);
   }
   if (a.cache != kNone) {
     const CacheSpec& c = plan.caches[static_cast<size_t>(a.cache)];
     out += fmt::format(" cache={}/{}", c.name, c.layer);
     if (c.policy == CachePolicy::kWindow) out += fmt::format(" window={}", c.window);
   }
-  if (op.kind == OpKind::attend) out += fmt::format(" heads={}/{} scale={}", a.heads, a.kv_heads, a.scale);
-  if (a.activation != Activation::kNone) out += fmt::format(" act={}", kActs[static_cast<size_t>(a.activation)]);
+  if (op.kind == OpKind::attend)
+    out += fmt::format(" heads={}/{} scale={}", a.heads, a.kv_heads, a.scale);
+  if (a.activation != Activation::kNone)
+    out += fmt::format(" act={}", kActs[static_cast<size_t>(a.activation)]);
   if (a.eps != 0) out += fmt::format(" eps={}", a.eps);
   return out;
 }
@@ -59,10 +65,13 @@ std::string source_line(const Plan& plan, int32_t line) {
 
 }  // namespace
 
-std::string explain(const Plan& plan, const format::GgufFile& model, const std::function<std::string(size_t)>& note) {
-  std::string out = fmt::format("architecture {} ({}), {} layers, {} operations, arena {} bytes a row + {} a wanted row, text sha256 {}\n",
-                                plan.architecture, plan.kind, plan.n_layers, plan.ops.size(), plan.arena_row_bytes_all,
-                                plan.arena_row_bytes_wanted, plan.source_sha256);
+std::string explain(const Plan& plan, const format::GgufFile& model,
+                    const std::function<std::string(size_t)>& note) {
+  std::string out = fmt::format(
+      "architecture {} ({}), {} layers, {} operations, arena {} bytes a row + {} a wanted row, "
+      "text sha256 {}\n",
+      plan.architecture, plan.kind, plan.n_layers, plan.ops.size(), plan.arena_row_bytes_all,
+      plan.arena_row_bytes_wanted, plan.source_sha256);
   int32_t layer = -2, line = -1;
   for (size_t k = 0; k < plan.ops.size(); ++k) {
     const Op& op = plan.ops[k];
@@ -77,14 +86,16 @@ std::string explain(const Plan& plan, const format::GgufFile& model, const std::
     std::string ins, outs;
     for (ValueId v : op.in) ins += (ins.empty() ? "" : ", ") + value_text(plan, v);
     for (ValueId v : op.out) outs += (outs.empty() ? "" : ", ") + value_text(plan, v);
-    out += fmt::format("        {}{}{}({}){}{}", outs, outs.empty() ? "" : " = ", op_name(op.kind), ins, weights_text(op, model), attributes_text(plan, op));
+    out += fmt::format("        {}{}{}({}){}{}", outs, outs.empty() ? "" : " = ", op_name(op.kind),
+                       ins, weights_text(op, model), attributes_text(plan, op));
     if (note) {
       const std::string n = note(k);
       if (!n.empty()) out += "  | " + n;
     }
     out += '\n';
   }
-  for (const Output& o : plan.outputs) out += fmt::format("output {} = {}\n", o.name, value_text(plan, o.value));
+  for (const Output& o : plan.outputs)
+    out += fmt::format("output {} = {}\n", o.name, value_text(plan, o.value));
   return out;
 }
 

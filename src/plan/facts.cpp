@@ -1,16 +1,16 @@
 // Evaluates fact expressions against one model's metadata and tensor directory.
 //
-// Everything here runs once, at load, with a budget: expressions are as deep as the parser lets them
-// be, lets are evaluated once a layer, and a circle of lets is an error. Numbers are float64; what
-// must be a whole number is checked where it is used.
+// Everything here runs once, at load, with a budget: expressions are as deep as the parser lets
+// them be, lets are evaluated once a layer, and a circle of lets is an error. Numbers are float64;
+// what must be a whole number is checked where it is used.
 #include "plan/facts.h"
+
+#include "plan/arch_lex.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-
-#include "plan/arch_lex.h"
 
 namespace culet::plan {
 namespace {
@@ -19,8 +19,9 @@ using Kind = Expr::Kind;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxDepth = 200;
 
-constexpr std::string_view kWords[] = {"adjacent", "halves", "causal", "full",  "global", "softmax", "sigmoid",
-                                       "silu",     "gelu",   "relu",   "token", "position", "type",  "self", "gelu_erf"};
+constexpr std::string_view kWords[] = {"adjacent", "halves",   "causal", "full", "global",
+                                       "softmax",  "sigmoid",  "silu",   "gelu", "relu",
+                                       "token",    "position", "type",   "self", "gelu_erf"};
 
 bool starts_with(std::string_view s, std::string_view p) { return s.substr(0, p.size()) == p; }
 bool ends_with(std::string_view s, std::string_view p) {
@@ -36,7 +37,8 @@ Fact from_meta(const format::MetaValue& v) {
 }
 
 const char* kind_name(const Fact& f) {
-  static constexpr const char* kNames[] = {"none", "a number", "a flag", "a string", "a word", "a tensor", "a list"};
+  static constexpr const char* kNames[] = {"none",   "a number", "a flag", "a string",
+                                           "a word", "a tensor", "a list"};
   return kNames[f.value.index()];
 }
 
@@ -68,9 +70,13 @@ std::string Fact::show() const {
     std::string operator()(double n) const { return fmt::format("{}", n); }
     std::string operator()(bool b) const { return b ? "yes" : "no"; }
     std::string operator()(const std::string& s) const { return '"' + s + '"'; }
-    std::string operator()(const Word& w) const { return w.argument != 0 ? fmt::format("{}({})", w.text, w.argument) : w.text; }
+    std::string operator()(const Word& w) const {
+      return w.argument != 0 ? fmt::format("{}({})", w.text, w.argument) : w.text;
+    }
     std::string operator()(const Tensor& t) const { return t.name; }
-    std::string operator()(const List& l) const { return fmt::format("list of {}", l.value->size()); }
+    std::string operator()(const List& l) const {
+      return fmt::format("list of {}", l.value->size());
+    }
   };
   return std::visit(Show{}, value);
 }
@@ -100,7 +106,7 @@ bool Facts::is_word(std::string_view name) const {
 bool Facts::per_layer(const Let& l) {
   int& use = layer_use_[&l];
   if (use == 0) {
-    use = 2;   // a circle counts as independent here; let_value() reports it
+    use = 2;  // a circle counts as independent here; let_value() reports it
     const bool yes = depends_on_layer(*l.value);
     layer_use_[&l] = yes ? 1 : 3;
   }
@@ -112,13 +118,14 @@ bool Facts::depends_on_layer(const Expr& e) {
     case Kind::kName: {
       if (e.text == "i") return true;
       if (const Let* l = let(e.text)) return per_layer(*l);
-      const bool tensor = !starts_with(e.text, "meta.") && !starts_with(e.text, "root.") && !starts_with(e.text, "target.") &&
-                          !starts_with(e.text, "session.") && !is_word(e.text) && e.text != "none" && e.text != "yes" && e.text != "no";
+      const bool tensor = !starts_with(e.text, "meta.") && !starts_with(e.text, "root.") &&
+                          !starts_with(e.text, "target.") && !starts_with(e.text, "session.") &&
+                          !is_word(e.text) && e.text != "none" && e.text != "yes" && e.text != "no";
       for (const Variable& v : variables_)
         if (v.name == e.text) return false;
       return tensor;
     }
-    case Kind::kIndex:   // local[j] depends on j alone
+    case Kind::kIndex:  // local[j] depends on j alone
       return depends_on_layer(*e.kids[1]);
     case Kind::kLast: {
       variables_.push_back({e.text, 0});
@@ -140,25 +147,30 @@ bool Facts::depends_on_layer(const Expr& e) {
 Result<double> Facts::number(const Expr& e, int layer) {
   CULET_TRY(Fact f, eval(e, layer));
   if (const double* n = f.number()) return *n;
-  return error(e.place, fmt::format("a number is needed here, but this is {} ({})", kind_name(f), f.show()));
+  return error(e.place,
+               fmt::format("a number is needed here, but this is {} ({})", kind_name(f), f.show()));
 }
 
 Result<int64_t> Facts::integer(const Expr& e, int layer, int64_t min, int64_t max) {
   CULET_TRY(double n, number(e, layer));
   if (!(std::floor(n) == n) || n < static_cast<double>(min) || n > static_cast<double>(max))
-    return error(e.place, fmt::format("this is {}; a whole number from {} to {} is needed", n, min, max));
+    return error(e.place,
+                 fmt::format("this is {}; a whole number from {} to {} is needed", n, min, max));
   return static_cast<int64_t>(n);
 }
 
 Result<bool> Facts::flag(const Expr& e, int layer) {
   CULET_TRY(Fact f, eval(e, layer));
   if (const bool* b = f.flag()) return *b;
-  return error(e.place, fmt::format("a condition (yes or no) is needed here, but this is {} ({})", kind_name(f), f.show()));
+  return error(e.place, fmt::format("a condition (yes or no) is needed here, but this is {} ({})",
+                                    kind_name(f), f.show()));
 }
 
 Result<int64_t> Facts::layers() {
   const Let* l = let("layers");
-  if (!l) return error({static_cast<int>(arch_.files.size()) - 1, 1, 1}, "the fact 'layers' is missing; write: let layers = meta.block_count");
+  if (!l)
+    return error({static_cast<int>(arch_.files.size()) - 1, 1, 1},
+                 "the fact 'layers' is missing; write: let layers = meta.block_count");
   return integer(*l->value, -1, 1, kMaxLayers);
 }
 
@@ -169,15 +181,24 @@ Result<Fact> Facts::eval(const Expr& e, int layer) {
   ++depth_;
   const auto run = [&]() -> Result<Fact> {
     switch (e.kind) {
-      case Kind::kNumber: return Fact{e.number};
-      case Kind::kString: return Fact{e.text};
-      case Kind::kName: return name(e, layer);
-      case Kind::kCall: return call(e, layer);
-      case Kind::kUnary: return unary(e, layer);
-      case Kind::kBinary: return binary(e, layer);
-      case Kind::kDefault: return default_(e, layer);
-      case Kind::kIndex: return index(e, layer);
-      case Kind::kLast: return last(e, layer);
+      case Kind::kNumber:
+        return Fact{e.number};
+      case Kind::kString:
+        return Fact{e.text};
+      case Kind::kName:
+        return name(e, layer);
+      case Kind::kCall:
+        return call(e, layer);
+      case Kind::kUnary:
+        return unary(e, layer);
+      case Kind::kBinary:
+        return binary(e, layer);
+      case Kind::kDefault:
+        return default_(e, layer);
+      case Kind::kIndex:
+        return index(e, layer);
+      case Kind::kLast:
+        return last(e, layer);
       case Kind::kIf: {
         CULET_TRY(bool yes, flag(*e.kids[0], layer));
         return eval(*e.kids[yes ? 1 : 2], layer);
@@ -189,7 +210,8 @@ Result<Fact> Facts::eval(const Expr& e, int layer) {
         return Fact{Fact::Tensor{std::string(), id}};
       }
       case Kind::kAs:
-      case Kind::kTuple: break;
+      case Kind::kTuple:
+        break;
     }
     return error(e.place, "a fact is needed here; 'as' and tuples belong to values");
   };
@@ -203,7 +225,8 @@ Result<Fact> Facts::name(const Expr& e, int layer) {
   for (auto v = variables_.rbegin(); v != variables_.rend(); ++v)
     if (v->name == n) return Fact{static_cast<double>(v->value)};
   if (n == "i") {
-    if (layer < 0) return error(e.place, "'i' is the layer's index and has no value outside the layers");
+    if (layer < 0)
+      return error(e.place, "'i' is the layer's index and has no value outside the layers");
     return Fact{static_cast<double>(layer)};
   }
   if (n == "none") return Fact{Fact::None{}};
@@ -215,11 +238,18 @@ Result<Fact> Facts::name(const Expr& e, int layer) {
     bool absent = false;
     CULET_TRY(Fact f, meta(e, n, nullptr, layer, &absent));
     if (absent)
-      return error(e.place, fmt::format("the model file has no key {}; write 'default ...' behind it if it may be missing", meta_key(n)), ErrorCode::kCorrupt);
+      return error(
+          e.place,
+          fmt::format(
+              "the model file has no key {}; write 'default ...' behind it if it may be missing",
+              meta_key(n)),
+          ErrorCode::kCorrupt);
     return f;
   }
   if (starts_with(n, "target.")) {
-    if (!target_) return error(e.place, "this architecture reads its target model; attach it to one", ErrorCode::kUnsupported);
+    if (!target_)
+      return error(e.place, "this architecture reads its target model; attach it to one",
+                   ErrorCode::kUnsupported);
     if (const Let* l = target_->let(n.substr(7))) return target_->let_value(*l, layer, l->place);
     return error(e.place, fmt::format("the target's architecture has no fact '{}'", n.substr(7)));
   }
@@ -230,10 +260,14 @@ Result<Fact> Facts::name(const Expr& e, int layer) {
 Result<Fact> Facts::let_value(const Let& l, int layer, Place from) {
   const bool each = per_layer(l);
   if (each && layer < 0)
-    return error(from, fmt::format("'{}' differs from layer to layer; use it inside a layer, or index it as {}[0]", l.name, l.name));
+    return error(
+        from,
+        fmt::format("'{}' differs from layer to layer; use it inside a layer, or index it as {}[0]",
+                    l.name, l.name));
   const std::pair<const Let*, int> key{&l, each ? layer : -1};
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  if (!open_.insert(key).second) return error(l.place, fmt::format("'{}' is defined by itself", l.name));
+  if (!open_.insert(key).second)
+    return error(l.place, fmt::format("'{}' is defined by itself", l.name));
   auto r = eval(*l.value, key.second);
   open_.erase(key);
   if (r) known_[key] = *r;
@@ -246,7 +280,8 @@ std::string Facts::meta_key(std::string_view n) const {
   return prefix_ + std::string(key);
 }
 
-Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, int layer, bool* absent) {
+Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, int layer,
+                         bool* absent) {
   const std::string key = meta_key(n);
   const format::MetaValue* v = model_.find(key);
   *absent = v == nullptr;
@@ -254,7 +289,9 @@ Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, i
   if (!index || !v->is_array()) return from_meta(*v);
   CULET_TRY(int64_t at, integer(*index, layer, 0, INT32_MAX));
   if (static_cast<uint64_t>(at) >= v->size())
-    return error(e.place, fmt::format("{} has {} elements, element {} is asked for", key, v->size(), at), ErrorCode::kCorrupt);
+    return error(e.place,
+                 fmt::format("{} has {} elements, element {} is asked for", key, v->size(), at),
+                 ErrorCode::kCorrupt);
   return from_meta(v->at(static_cast<uint64_t>(at)));
 }
 
@@ -274,7 +311,13 @@ Result<Fact> Facts::index(const Expr& e, int layer) {
   if (of.kind == Kind::kName && starts_with(of.text, "meta.")) {
     bool absent = false;
     CULET_TRY(Fact f, meta(e, of.text, e.kids[1].get(), layer, &absent));
-    if (absent) return error(e.place, fmt::format("the model file has no key {}; write 'default ...' behind it if it may be missing", meta_key(of.text)), ErrorCode::kCorrupt);
+    if (absent)
+      return error(
+          e.place,
+          fmt::format(
+              "the model file has no key {}; write 'default ...' behind it if it may be missing",
+              meta_key(of.text)),
+          ErrorCode::kCorrupt);
     return f;
   }
   if (of.kind == Kind::kName) {
@@ -330,7 +373,8 @@ Result<Fact> Facts::binary(const Expr& e, int layer) {
 
 Result<Fact> Facts::call(const Expr& e, int layer) {
   if (e.text == "has") {
-    if (e.kids.size() != 1 || !e.named.empty()) return error(e.place, "has(NAME) takes one tensor name");
+    if (e.kids.size() != 1 || !e.named.empty())
+      return error(e.place, "has(NAME) takes one tensor name");
     CULET_TRY(TensorId id, tensor(*e.kids[0], layer, true));
     return Fact{id != kNone};
   }
@@ -339,7 +383,11 @@ Result<Fact> Facts::call(const Expr& e, int layer) {
     CULET_TRY(double v, number(*kid, layer));
     n.push_back(v);
   }
-  struct Function { std::string_view name; size_t arguments; Fact (*apply)(const std::vector<double>&); };
+  struct Function {
+    std::string_view name;
+    size_t arguments;
+    Fact (*apply)(const std::vector<double>&);
+  };
   static constexpr Function kFunctions[] = {
       {"sqrt", 1, [](const std::vector<double>& v) { return Fact{std::sqrt(v[0])}; }},
       {"floor", 1, [](const std::vector<double>& v) { return Fact{std::floor(v[0])}; }},
@@ -352,7 +400,8 @@ Result<Fact> Facts::call(const Expr& e, int layer) {
   for (const Function& f : kFunctions) {
     known += fmt::format(", {}", f.name);
     if (f.name != e.text) continue;
-    if (n.size() != f.arguments || !e.named.empty()) return error(e.place, fmt::format("{} takes {} argument(s)", f.name, f.arguments));
+    if (n.size() != f.arguments || !e.named.empty())
+      return error(e.place, fmt::format("{} takes {} argument(s)", f.name, f.arguments));
     return f.apply(n);
   }
   return error(e.place, fmt::format("'{}' is no function of facts (they are: {})", e.text, known));
@@ -360,7 +409,8 @@ Result<Fact> Facts::call(const Expr& e, int layer) {
 
 Result<Fact> Facts::last(const Expr& e, int layer) {
   if (e.on_target && !target_)
-    return error(e.place, "this architecture reads its target model; attach it to one", ErrorCode::kUnsupported);
+    return error(e.place, "this architecture reads its target model; attach it to one",
+                 ErrorCode::kUnsupported);
   CULET_TRY(int64_t bound, integer(*e.kids[0], layer, 0, kMaxLayers));
   for (int j = static_cast<int>(bound) - 1; j >= 0; --j) {
     variables_.push_back({e.text, j});
@@ -384,7 +434,8 @@ std::string Facts::tensor_name(std::string_view n, bool quoted, int layer) const
   bool global = layer < 0;
   if (starts_with(n, "root.")) global = true, n = n.substr(5);
   const bool literal = ends_with(n, ".weight") || ends_with(n, ".bias") || ends_with(n, ".scale");
-  return fmt::format("{}{}{}", global ? "" : fmt::format("blk.{}.", layer), n, literal ? "" : ".weight");
+  return fmt::format("{}{}{}", global ? "" : fmt::format("blk.{}.", layer), n,
+                     literal ? "" : ".weight");
 }
 
 TensorId Facts::find_tensor(std::string_view file_name) const {
@@ -404,13 +455,18 @@ tl::unexpected<Error> Facts::unknown(const Expr& e) const {
   for (const Let& l : arch_.lets) known.push_back(l.name);
   for (std::string_view w : kWords) known.emplace_back(w);
   const std::string near = nearest(e.text, known);
-  return error(e.place, near.empty() ? fmt::format("'{}' is neither a fact nor a tensor of this model", e.text)
-                                     : fmt::format("'{}' is neither a fact nor a tensor of this model; did you mean '{}'?", e.text, near));
+  return error(
+      e.place,
+      near.empty()
+          ? fmt::format("'{}' is neither a fact nor a tensor of this model", e.text)
+          : fmt::format("'{}' is neither a fact nor a tensor of this model; did you mean '{}'?",
+                        e.text, near));
 }
 
 Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
   switch (e.kind) {
-    case Kind::kOptional: return tensor(*e.kids[0], layer, true);
+    case Kind::kOptional:
+      return tensor(*e.kids[0], layer, true);
     case Kind::kAlternative: {
       for (const ExprPtr& kid : e.kids) {
         CULET_TRY(TensorId id, tensor(*kid, layer, true));
@@ -424,13 +480,17 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
       return tensor(*e.kids[yes ? 1 : 2], layer, optional);
     }
     case Kind::kName:
-    case Kind::kString: break;
-    default: return error(e.place, "a tensor's name is needed here");
+    case Kind::kString:
+      break;
+    default:
+      return error(e.place, "a tensor's name is needed here");
   }
   const bool quoted = e.kind == Kind::kString;
   if (!quoted && e.text == "none") return TensorId{kNone};
   if (!quoted && starts_with(e.text, "target.")) {
-    if (!target_) return error(e.place, "this architecture reads its target model; attach it to one", ErrorCode::kUnsupported);
+    if (!target_)
+      return error(e.place, "this architecture reads its target model; attach it to one",
+                   ErrorCode::kUnsupported);
     const std::string n = target_->tensor_name(std::string_view(e.text).substr(7), false, -1);
     const TensorId id = target_->find_tensor(n);
     if (id != kNone) return id + kTargetTensor;
@@ -441,14 +501,20 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
   if (const Let* l = quoted ? nullptr : let(e.text)) {
     CULET_TRY(Fact f, let_value(*l, layer, e.place));
     if (f.is_none()) return TensorId{kNone};
-    if (!f.tensor()) return error(e.place, fmt::format("a tensor is needed here, but '{}' is {}", e.text, kind_name(f)));
+    if (!f.tensor())
+      return error(e.place,
+                   fmt::format("a tensor is needed here, but '{}' is {}", e.text, kind_name(f)));
     n = f.tensor()->name, id = f.tensor()->id;
   } else {
     n = tensor_name(e.text, quoted, layer);
     id = find_tensor(n);
   }
   if (id != kNone || optional) return id;
-  return error(e.place, fmt::format("tensor {} is missing in the model file; write '{}?' if it may be absent", n, e.text), ErrorCode::kCorrupt);
+  return error(
+      e.place,
+      fmt::format("tensor {} is missing in the model file; write '{}?' if it may be absent", n,
+                  e.text),
+      ErrorCode::kCorrupt);
 }
 
 // ---- which metadata keys the text names

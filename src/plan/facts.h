@@ -4,17 +4,17 @@
 // has one value a layer, any other has one; both are computed on first use and kept.
 #pragma once
 
+#include "culet/result.h"
+#include "format/gguf.h"
+#include "plan/arch_ast.h"
+#include "plan/plan.h"
+
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
-
-#include "culet/result.h"
-#include "format/gguf.h"
-#include "plan/arch_ast.h"
-#include "plan/plan.h"
 
 namespace culet::plan {
 
@@ -23,9 +23,17 @@ constexpr TensorId kTargetTensor = 1 << 24;
 
 struct Fact {
   struct None {};
-  struct Word { std::string text; double argument = 0; };           // adjacent, window(512), self
-  struct Tensor { std::string name; TensorId id = plan::kNone; };   // id kNone: not in the file
-  struct List { const format::MetaValue* value; };                  // a metadata array
+  struct Word {
+    std::string text;
+    double argument = 0;
+  };  // adjacent, window(512), self
+  struct Tensor {
+    std::string name;
+    TensorId id = plan::kNone;
+  };  // id kNone: not in the file
+  struct List {
+    const format::MetaValue* value;
+  };  // a metadata array
   std::variant<None, double, bool, std::string, Word, Tensor, List> value;
 
   bool is_none() const { return std::holds_alternative<None>(value); }
@@ -34,7 +42,7 @@ struct Fact {
   const Word* word() const { return std::get_if<Word>(&value); }
   const Tensor* tensor() const { return std::get_if<Tensor>(&value); }
   const List* list() const { return std::get_if<List>(&value); }
-  std::string show() const;   // for messages and reports
+  std::string show() const;  // for messages and reports
 };
 
 class Facts {
@@ -47,29 +55,36 @@ class Facts {
   Result<double> number(const Expr& e, int layer);
   Result<int64_t> integer(const Expr& e, int layer, int64_t min, int64_t max);
   Result<bool> flag(const Expr& e, int layer);
-  // A tensor operand: a name, NAME?, A | B, none, or a fact that is one. kNone when it may be absent and is.
+  // A tensor operand: a name, NAME?, A | B, none, or a fact that is one. kNone when it may be
+  // absent and is.
   Result<TensorId> tensor(const Expr& e, int layer, bool optional);
 
   const Let* let(std::string_view name) const;
   bool is_word(std::string_view name) const;
   bool per_layer(const Let& l);
-  Result<int64_t> layers();            // the fact `layers`
+  Result<int64_t> layers();  // the fact `layers`
   const ArchFile& arch() const { return arch_; }
   const format::GgufFile& model() const { return model_; }
   Facts* target() { return target_; }
-  const std::set<std::string>& meta_keys() const { return meta_keys_; }   // every key the text names
+  const std::set<std::string>& meta_keys() const { return meta_keys_; }  // every key the text names
   void note_meta_keys(const Expr& e);
-  tl::unexpected<Error> error(Place p, std::string_view message, ErrorCode code = ErrorCode::kInvalidArgument) const;
-  // The name in the file: blk.{i}.NAME.weight inside a layer, NAME.weight outside, root.NAME, "literal".
+  tl::unexpected<Error> error(Place p, std::string_view message,
+                              ErrorCode code = ErrorCode::kInvalidArgument) const;
+  // The name in the file: blk.{i}.NAME.weight inside a layer, NAME.weight outside, root.NAME,
+  // "literal".
   std::string tensor_name(std::string_view name, bool quoted, int layer) const;
   TensorId find_tensor(std::string_view file_name) const;
   bool depends_on_layer(const Expr& e);
 
  private:
-  struct Variable { std::string_view name; int value; };
+  struct Variable {
+    std::string_view name;
+    int value;
+  };
   Result<Fact> name(const Expr& e, int layer);
   Result<Fact> let_value(const Let& l, int layer, Place from);
-  Result<Fact> meta(const Expr& e, std::string_view key, const Expr* index, int layer, bool* absent);
+  Result<Fact> meta(const Expr& e, std::string_view key, const Expr* index, int layer,
+                    bool* absent);
   Result<Fact> default_(const Expr& e, int layer);
   Result<Fact> index(const Expr& e, int layer);
   Result<Fact> unary(const Expr& e, int layer);
@@ -82,13 +97,13 @@ class Facts {
 
   const ArchFile& arch_;
   const format::GgufFile& model_;
-  std::string prefix_;                 // general.architecture of the model, with a dot
+  std::string prefix_;  // general.architecture of the model, with a dot
   int64_t context_;
   Facts* target_;
   std::map<std::pair<const Let*, int>, Fact> known_;
-  std::map<const Let*, int> layer_use_;          // 0 no, 1 yes, 2 being worked out
-  std::set<std::pair<const Let*, int>> open_;    // being evaluated: finds circles
-  std::vector<Variable> variables_;              // of last(...)
+  std::map<const Let*, int> layer_use_;        // 0 no, 1 yes, 2 being worked out
+  std::set<std::pair<const Let*, int>> open_;  // being evaluated: finds circles
+  std::vector<Variable> variables_;            // of last(...)
   std::set<std::string> meta_keys_;
   int depth_ = 0;
 };

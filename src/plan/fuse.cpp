@@ -3,30 +3,35 @@
 //
 // A fused op performs exactly the roundings of the run it replaces, so `CULET_FUSE=off` gives the
 // same bits (docs/decisions/0003). Every guard below has a near-miss test in plan_test.cpp.
-#include <algorithm>
-
 #include "plan/passes.h"
+
+#include <algorithm>
 
 namespace culet::plan {
 namespace {
 
 class Fuser {
  public:
-  explicit Fuser(Plan* plan) : plan_(plan), producer_(plan->values.size(), kNone), uses_(plan->values.size(), 0) {
+  explicit Fuser(Plan* plan)
+      : plan_(plan), producer_(plan->values.size(), kNone), uses_(plan->values.size(), 0) {
     for (size_t k = 0; k < plan->ops.size(); ++k) {
-      for (ValueId v : plan->ops[k].out) producer_[static_cast<size_t>(v)] = static_cast<int32_t>(k);
+      for (ValueId v : plan->ops[k].out)
+        producer_[static_cast<size_t>(v)] = static_cast<int32_t>(k);
       for (ValueId v : plan->ops[k].in) ++uses_[static_cast<size_t>(v)];
     }
-    for (const Output& o : plan->outputs) uses_[static_cast<size_t>(o.value)] += 2;   // must stay
+    for (const Output& o : plan->outputs) uses_[static_cast<size_t>(o.value)] += 2;  // must stay
     dead_.assign(plan->ops.size(), false);
   }
 
   int run() {
     using Pattern = bool (Fuser::*)(size_t);
-    static constexpr struct { OpKind last; Pattern apply; } kPatterns[] = {
-        {OpKind::arithmetic, &Fuser::gated_linear},        // act(linear(x, G)) * linear(x, U)
-        {OpKind::arithmetic, &Fuser::linear_add},          // x + linear(y, W)
-        {OpKind::quantize, &Fuser::rms_norm_quantize},     // quantize(rms_norm(x, w))
+    static constexpr struct {
+      OpKind last;
+      Pattern apply;
+    } kPatterns[] = {
+        {OpKind::arithmetic, &Fuser::gated_linear},     // act(linear(x, G)) * linear(x, U)
+        {OpKind::arithmetic, &Fuser::linear_add},       // x + linear(y, W)
+        {OpKind::quantize, &Fuser::rms_norm_quantize},  // quantize(rms_norm(x, w))
     };
     int count = 0;
     for (const auto& p : kPatterns)
@@ -43,25 +48,35 @@ class Fuser {
   // The op that makes v, if it is of this kind, in this layer, and v has no other reader.
   int32_t sole(ValueId v, OpKind kind, const Op& reader) const {
     const int32_t p = producer_[static_cast<size_t>(v)];
-    if (p == kNone || dead_[static_cast<size_t>(p)] || uses_[static_cast<size_t>(v)] != 1) return kNone;
+    if (p == kNone || dead_[static_cast<size_t>(p)] || uses_[static_cast<size_t>(v)] != 1)
+      return kNone;
     const Op& op = plan_->ops[static_cast<size_t>(p)];
     return op.kind == kind && op.layer == reader.layer ? p : kNone;
   }
   Op& op(int32_t k) { return plan_->ops[static_cast<size_t>(k)]; }
-  bool two_values(const Op& o, Arithmetic a) const { return o.attr.arithmetic == a && o.in.size() == 2; }
+  bool two_values(const Op& o, Arithmetic a) const {
+    return o.attr.arithmetic == a && o.in.size() == 2;
+  }
   bool same_rows(ValueId a, ValueId b) const {
     return plan_->values[static_cast<size_t>(a)].rows == plan_->values[static_cast<size_t>(b)].rows;
   }
 
   static Activation activation(OpKind k) {
     switch (k) {
-      case OpKind::silu: return Activation::kSilu;
-      case OpKind::gelu: return Activation::kGelu;
-      case OpKind::gelu_erf: return Activation::kGeluErf;
-      case OpKind::relu: return Activation::kRelu;
-      case OpKind::sigmoid: return Activation::kSigmoid;
-      case OpKind::tanh: return Activation::kTanh;
-      default: return Activation::kNone;
+      case OpKind::silu:
+        return Activation::kSilu;
+      case OpKind::gelu:
+        return Activation::kGelu;
+      case OpKind::gelu_erf:
+        return Activation::kGeluErf;
+      case OpKind::relu:
+        return Activation::kRelu;
+      case OpKind::sigmoid:
+        return Activation::kSigmoid;
+      case OpKind::tanh:
+        return Activation::kTanh;
+      default:
+        return Activation::kNone;
     }
   }
 
@@ -69,7 +84,9 @@ class Fuser {
     Op& product = plan_->ops[k];
     if (!two_values(product, Arithmetic::kMul)) return false;
     const int32_t act = producer_[static_cast<size_t>(product.in[0])];
-    if (act == kNone || dead_[static_cast<size_t>(act)] || uses_[static_cast<size_t>(product.in[0])] != 1) return false;
+    if (act == kNone || dead_[static_cast<size_t>(act)] ||
+        uses_[static_cast<size_t>(product.in[0])] != 1)
+      return false;
     const Activation a = activation(op(act).kind);
     if (a == Activation::kNone || op(act).layer != product.layer) return false;
     const int32_t gate = sole(op(act).in[0], OpKind::linear, product);
@@ -80,7 +97,8 @@ class Fuser {
     fused.layer = product.layer, fused.line = product.line;
     fused.in = {op(gate).in[0]};
     fused.out = product.out;
-    fused.weights = {op(gate).weights[0], op(up).weights[0], op(gate).weights[1], op(up).weights[1]};
+    fused.weights = {op(gate).weights[0], op(up).weights[0], op(gate).weights[1],
+                     op(up).weights[1]};
     fused.attr.activation = a;
     --uses_[static_cast<size_t>(fused.in[0])];
     kill({act, gate, up});
@@ -91,9 +109,10 @@ class Fuser {
   bool linear_add(size_t k) {
     Op& sum = plan_->ops[k];
     if (!two_values(sum, Arithmetic::kAdd)) return false;
-    for (int side : {1, 0}) {   // a + b is the same number as b + a
+    for (int side : {1, 0}) {  // a + b is the same number as b + a
       const int32_t product = sole(sum.in[static_cast<size_t>(side)], OpKind::linear, sum);
-      if (product == kNone || !same_rows(sum.in[static_cast<size_t>(1 - side)], sum.out[0])) continue;
+      if (product == kNone || !same_rows(sum.in[static_cast<size_t>(1 - side)], sum.out[0]))
+        continue;
       Op fused;
       fused.kind = OpKind::linear_add;
       fused.layer = sum.layer, fused.line = sum.line;

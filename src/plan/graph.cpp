@@ -5,6 +5,10 @@
 // exist outside (that is how x flows), everything else it makes is gone when the layer ends.
 #include "plan/graph.h"
 
+#include "plan/arch_lex.h"
+#include "plan/shapes.h"
+#include "plan/signature.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,23 +16,23 @@
 #include <optional>
 #include <set>
 
-#include "plan/arch_lex.h"
-#include "plan/shapes.h"
-#include "plan/signature.h"
-
 namespace culet::plan {
 namespace {
 
 using Kind = Expr::Kind;
 constexpr size_t kMaxOps = 1'000'000;
 
-bool glob_match(std::string_view pattern, std::string_view s) {   // '*' only
+bool glob_match(std::string_view pattern, std::string_view s) {  // '*' only
   size_t p = 0, i = 0, star = std::string_view::npos, mark = 0;
   while (i < s.size()) {
-    if (p < pattern.size() && pattern[p] == '*') star = p++, mark = i;
-    else if (p < pattern.size() && pattern[p] == s[i]) ++p, ++i;
-    else if (star != std::string_view::npos) p = star + 1, i = ++mark;
-    else return false;
+    if (p < pattern.size() && pattern[p] == '*')
+      star = p++, mark = i;
+    else if (p < pattern.size() && pattern[p] == s[i])
+      ++p, ++i;
+    else if (star != std::string_view::npos)
+      p = star + 1, i = ++mark;
+    else
+      return false;
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
@@ -36,7 +40,8 @@ bool glob_match(std::string_view pattern, std::string_view s) {   // '*' only
 
 class Builder {
  public:
-  Builder(Facts& facts, const TargetPlan& target) : facts_(facts), arch_(facts.arch()), target_(target) {}
+  Builder(Facts& facts, const TargetPlan& target)
+      : facts_(facts), arch_(facts.arch()), target_(target) {}
 
   Result<GraphResult> run() {
     CULET_TRY(int64_t layers, facts_.layers());
@@ -49,7 +54,8 @@ class Builder {
     const Block* model = arch_.block("model");
     if (!model) return error({last_file(), 1, 1}, "the block 'model:' is missing");
     for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));
-    if (plan_.outputs.empty()) return error(model->place, "the model has no output; write: output logits = ...");
+    if (plan_.outputs.empty())
+      return error(model->place, "the model has no output; write: output logits = ...");
     CULET_TRY_VOID(check_tensors());
     CULET_TRY_VOID(check_keys());
     return GraphResult{std::move(plan_), std::move(warnings_)};
@@ -57,7 +63,8 @@ class Builder {
 
  private:
   int last_file() const { return static_cast<int>(arch_.files.size()) - 1; }
-  tl::unexpected<Error> error(Place p, std::string_view message, ErrorCode code = ErrorCode::kInvalidArgument) const {
+  tl::unexpected<Error> error(Place p, std::string_view message,
+                              ErrorCode code = ErrorCode::kInvalidArgument) const {
     if (layer_ < 0) return facts_.error(p, message, code);
     return facts_.error(p, fmt::format("layer {}: {}", layer_, message), code);
   }
@@ -67,11 +74,15 @@ class Builder {
   Result<void> check_externs() {
     if (arch_.externs.empty()) return {};
     const ExternDecl& e = arch_.externs.front();
-    if (!target_.plan) return error(e.place, "this is a drafter; attach it to its target model", ErrorCode::kUnsupported);
+    if (!target_.plan)
+      return error(e.place, "this is a drafter; attach it to its target model",
+                   ErrorCode::kUnsupported);
     for (const std::string& f : e.facts)
-      if (!target_.facts->let(f)) return error(e.place, fmt::format("the target's architecture has no fact '{}'", f));
+      if (!target_.facts->let(f))
+        return error(e.place, fmt::format("the target's architecture has no fact '{}'", f));
     for (const std::string& v : e.values) {
-      const bool tensor = target_.facts->find_tensor(target_.facts->tensor_name(v, false, -1)) != kNone;
+      const bool tensor =
+          target_.facts->find_tensor(target_.facts->tensor_name(v, false, -1)) != kNone;
       if (!tensor && target_.plan->output(v) == kNone)
         return error(e.place, fmt::format("the target has neither a tensor nor an output '{}'", v));
     }
@@ -119,7 +130,8 @@ class Builder {
       CULET_TRY(bool skip, ignored(std::string(tensors[t].name)));
       if (skip) continue;
       return fail(ErrorCode::kCorrupt,
-                  fmt::format("unused tensor {}: {} does not read it, so the answer would be wrong; read it there, or name it in an 'ignore' line",
+                  fmt::format("unused tensor {}: {} does not read it, so the answer would be "
+                              "wrong; read it there, or name it in an 'ignore' line",
                               tensors[t].name, arch_.files.back().name));
     }
     return {};
@@ -137,13 +149,15 @@ class Builder {
     }
   }
 
-  // Keys under rope. and attention. change numbers, so one that nobody reads is an error; other keys
-  // of the architecture that nobody reads are worth a warning.
+  // Keys under rope. and attention. change numbers, so one that nobody reads is an error; other
+  // keys of the architecture that nobody reads are worth a warning.
   Result<void> check_keys() {
     for (const Let& l : arch_.lets) note(l.value);
     for (const Require& r : arch_.requires_) note(r.condition);
     for (const CacheDecl& c : arch_.caches)
-      for (const ExprPtr* e : {&c.policy, &c.donor, &c.key_heads, &c.key_dim, &c.value_heads, &c.value_dim}) note(*e);
+      for (const ExprPtr* e :
+           {&c.policy, &c.donor, &c.key_heads, &c.key_dim, &c.value_heads, &c.value_dim})
+        note(*e);
     for (const StateDecl& s : arch_.states) note(s.rows), note(s.width);
     for (const Block& b : arch_.blocks)
       for (const Section& s : b.sections) note(s.statements);
@@ -153,13 +167,17 @@ class Builder {
       const std::string key(entry.key);
       if (key.rfind(prefix, 0) != 0 || facts_.meta_keys().count(key) != 0) continue;
       const std::string rest = key.substr(prefix.size());
-      if (std::any_of(arch_.ignores.begin(), arch_.ignores.end(),
-                      [&](const IgnoreItem& item) { return item.is_meta && glob_match(item.name, rest); })) continue;
+      if (std::any_of(arch_.ignores.begin(), arch_.ignores.end(), [&](const IgnoreItem& item) {
+            return item.is_meta && glob_match(item.name, rest);
+          }))
+        continue;
       if (rest.rfind("rope.", 0) == 0 || rest.rfind("attention.", 0) == 0)
         return fail(ErrorCode::kUnsupported,
-                    fmt::format("the model file sets {}, which {} does not read, so the answer would be wrong; read it there, or write: ignore meta.{}",
+                    fmt::format("the model file sets {}, which {} does not read, so the answer "
+                                "would be wrong; read it there, or write: ignore meta.{}",
                                 key, arch_.files.back().name, rest));
-      warnings_.push_back(fmt::format("unknown key {}: {} does not read it", key, arch_.files.back().name));
+      warnings_.push_back(
+          fmt::format("unknown key {}: {} does not read it", key, arch_.files.back().name));
     }
     return {};
   }
@@ -177,13 +195,17 @@ class Builder {
         CULET_TRY(bool yes, facts_.flag(*s.value, layer_));
         return statements(yes ? s.body : s.otherwise);
       }
-      case Statement::Kind::kAssign: return assign(s);
-      case Statement::Kind::kAppend: return append(s);
-      case Statement::Kind::kLayers: return layers(s);
+      case Statement::Kind::kAssign:
+        return assign(s);
+      case Statement::Kind::kAppend:
+        return append(s);
+      case Statement::Kind::kLayers:
+        return layers(s);
       case Statement::Kind::kOutput: {
         if (layer_ >= 0) return error(s.place, "outputs belong into the model block");
         CULET_TRY(ValueId v, value(*s.value));
-        if (plan_.output(s.names[0]) != kNone) return error(s.place, fmt::format("output '{}' stands twice", s.names[0]));
+        if (plan_.output(s.names[0]) != kNone)
+          return error(s.place, fmt::format("output '{}' stands twice", s.names[0]));
         plan_.outputs.push_back({s.names[0], v});
         return {};
       }
@@ -193,7 +215,8 @@ class Builder {
 
   Result<void> assign(const Statement& s) {
     for (const std::string& n : s.names)
-      if (facts_.let(n)) return error(s.place, fmt::format("'{}' is a fact; give the value another name", n));
+      if (facts_.let(n))
+        return error(s.place, fmt::format("'{}' is a fact; give the value another name", n));
     CULET_TRY(std::vector<ValueId> v, values(*s.value));
     if (v.size() != s.names.size())
       return error(s.place, fmt::format("{} names for {} values", s.names.size(), v.size()));
@@ -206,14 +229,16 @@ class Builder {
   }
 
   Result<void> layers(const Statement& s) {
-    if (layer_ >= 0 || ran_layers_) return error(s.place, "'layers: layer' stands once, in the model block");
+    if (layer_ >= 0 || ran_layers_)
+      return error(s.place, "'layers: layer' stands once, in the model block");
     const Block* block = arch_.block(s.names[0]);
     if (!block) return error(s.place, fmt::format("the block '{}:' is missing", s.names[0]));
     ran_layers_ = true;
     for (layer_ = 0; layer_ < plan_.n_layers; ++layer_) {
       const auto outside = scope_;
       for (const Section& section : block->sections) CULET_TRY_VOID(statements(section.statements));
-      for (auto it = scope_.begin(); it != scope_.end();) it = outside.count(it->first) ? std::next(it) : scope_.erase(it);
+      for (auto it = scope_.begin(); it != scope_.end();)
+        it = outside.count(it->first) ? std::next(it) : scope_.erase(it);
     }
     layer_ = -1;
     return {};
@@ -223,7 +248,8 @@ class Builder {
     if (layer_ < 0) return error(s.place, "append belongs into the layer block");
     const CacheDecl* decl = cache_decl(s.names[0]);
     if (!decl) return error(s.place, fmt::format("there is no cache '{}'", s.names[0]));
-    if (caches_.count({decl->name, layer_})) return error(s.place, fmt::format("cache '{}' is appended twice in this layer", decl->name));
+    if (caches_.count({decl->name, layer_}))
+      return error(s.place, fmt::format("cache '{}' is appended twice in this layer", decl->name));
     CULET_TRY(CacheSpec spec, cache_spec(*decl));
     ShapeCall call;
     Op op;
@@ -261,20 +287,25 @@ class Builder {
       CULET_TRY(value_heads, facts_.integer(*d.value_heads, layer_, 1, 65536));
       CULET_TRY(value_dim, facts_.integer(*d.value_dim, layer_, 1, 65536));
     }
-    if (value_heads != heads) return error(d.place, "keys and values have different numbers of heads");
+    if (value_heads != heads)
+      return error(d.place, "keys and values have different numbers of heads");
     spec.kv_heads = static_cast<int32_t>(heads);
     spec.head_dim = static_cast<int32_t>(key_dim);
     spec.value_dim = static_cast<int32_t>(value_dim);
     if (!d.policy) return spec;
     CULET_TRY(Fact policy, facts_.eval(*d.policy, layer_));
     const Fact::Word* word = policy.word();
-    if (word && word->text == "full") spec.policy = CachePolicy::kFull;
-    else if (word && word->text == "global") spec.policy = CachePolicy::kGlobal;
+    if (word && word->text == "full")
+      spec.policy = CachePolicy::kFull;
+    else if (word && word->text == "global")
+      spec.policy = CachePolicy::kGlobal;
     else if (word && word->text == "window" && word->argument >= 1 && word->argument < 1e9) {
       spec.policy = CachePolicy::kWindow;
       spec.window = static_cast<int64_t>(word->argument);
     } else {
-      return error(d.policy->place, fmt::format("the policy is {}; full, global or window(n) with n >= 1 is needed", policy.show()));
+      return error(d.policy->place,
+                   fmt::format("the policy is {}; full, global or window(n) with n >= 1 is needed",
+                               policy.show()));
     }
     return spec;
   }
@@ -284,14 +315,21 @@ class Builder {
     int donor = layer_;
     if (d.donor) {
       CULET_TRY(Fact f, facts_.eval(*d.donor, layer_));
-      if (const double* n = f.number()) donor = static_cast<int>(*n);
-      else if (!f.word() || f.word()->text != "self") return error(d.donor->place, "the donor is a layer's index or self");
-      if (f.number() && d.donor->kind == Kind::kLast && d.donor->on_target) return target_cache(d, donor);
+      if (const double* n = f.number())
+        donor = static_cast<int>(*n);
+      else if (!f.word() || f.word()->text != "self")
+        return error(d.donor->place, "the donor is a layer's index or self");
+      if (f.number() && d.donor->kind == Kind::kLast && d.donor->on_target)
+        return target_cache(d, donor);
     }
     const auto found = caches_.find({d.name, donor});
     if (found == caches_.end())
-      return error(p, donor == layer_ ? fmt::format("cache '{}' is read before anything is appended to it", d.name)
-                                      : fmt::format("cache '{}' would come from layer {}, which appends nothing to it before", d.name, donor));
+      return error(
+          p, donor == layer_
+                 ? fmt::format("cache '{}' is read before anything is appended to it", d.name)
+                 : fmt::format(
+                       "cache '{}' would come from layer {}, which appends nothing to it before",
+                       d.name, donor));
     return found->second;
   }
 
@@ -324,14 +362,17 @@ class Builder {
     return static_cast<ValueId>(plan_.values.size()) - 1;
   }
 
-  int32_t flat_line(Place p) const { return arch_.files[static_cast<size_t>(p.file)].first_line + p.line; }
+  int32_t flat_line(Place p) const {
+    return arch_.files[static_cast<size_t>(p.file)].first_line + p.line;
+  }
 
   void use(TensorId t) {
     if (t != kNone && t < kTargetTensor) used_[static_cast<size_t>(t)] = true;
   }
   const format::TensorInfo* info(TensorId t) const {
     if (t == kNone) return nullptr;
-    if (t >= kTargetTensor) return &facts_.target()->model().tensors()[static_cast<size_t>(t - kTargetTensor)];
+    if (t >= kTargetTensor)
+      return &facts_.target()->model().tensors()[static_cast<size_t>(t - kTargetTensor)];
     return &facts_.model().tensors()[static_cast<size_t>(t)];
   }
 
@@ -346,7 +387,8 @@ class Builder {
       call.weights.push_back(info(t));
     }
     call.op = &op;
-    if (auto ok = apply_shape_rule(&call); !ok) return error(p, ok.error().message, ok.error().code);
+    if (auto ok = apply_shape_rule(&call); !ok)
+      return error(p, ok.error().message, ok.error().code);
     std::vector<ValueId> out;
     for (const Shape& s : call.out) out.push_back(new_value(s));
     op.out = out;
@@ -356,16 +398,24 @@ class Builder {
 
   bool is_value(const Expr& e) {
     switch (e.kind) {
-      case Kind::kName: return scope_.count(e.text) != 0 || is_target_value(e.text);
-      case Kind::kCall: return find_signature(e.text) != nullptr;
-      case Kind::kIf: return is_value(*e.kids[1]) || is_value(*e.kids[2]);
-      case Kind::kTuple: return true;
-      case Kind::kAs: return true;
-      case Kind::kIndex: return is_value(*e.kids[0]);
+      case Kind::kName:
+        return scope_.count(e.text) != 0 || is_target_value(e.text);
+      case Kind::kCall:
+        return find_signature(e.text) != nullptr;
+      case Kind::kIf:
+        return is_value(*e.kids[1]) || is_value(*e.kids[2]);
+      case Kind::kTuple:
+        return true;
+      case Kind::kAs:
+        return true;
+      case Kind::kIndex:
+        return is_value(*e.kids[0]);
       case Kind::kUnary:
       case Kind::kBinary:
-        return std::any_of(e.kids.begin(), e.kids.end(), [&](const ExprPtr& k) { return is_value(*k); });
-      default: return false;
+        return std::any_of(e.kids.begin(), e.kids.end(),
+                           [&](const ExprPtr& k) { return is_value(*k); });
+      default:
+        return false;
     }
   }
 
@@ -375,17 +425,23 @@ class Builder {
 
   Result<ValueId> value(const Expr& e) {
     CULET_TRY(std::vector<ValueId> v, values(e));
-    if (v.size() != 1) return error(e.place, fmt::format("one value is needed here, this makes {}", v.size()));
+    if (v.size() != 1)
+      return error(e.place, fmt::format("one value is needed here, this makes {}", v.size()));
     return v[0];
   }
 
   Result<std::vector<ValueId>> values(const Expr& e) {
     switch (e.kind) {
-      case Kind::kName: return name(e);
-      case Kind::kCall: return call(e);
-      case Kind::kBinary: return arithmetic(e);
-      case Kind::kAs: return view(e);
-      case Kind::kIndex: return layer_slice(e);
+      case Kind::kName:
+        return name(e);
+      case Kind::kCall:
+        return call(e);
+      case Kind::kBinary:
+        return arithmetic(e);
+      case Kind::kAs:
+        return view(e);
+      case Kind::kIndex:
+        return layer_slice(e);
       case Kind::kIf: {
         CULET_TRY(bool yes, facts_.flag(*e.kids[0], layer_));
         return values(*e.kids[yes ? 1 : 2]);
@@ -401,13 +457,15 @@ class Builder {
           return emit(std::move(op), {}, e.place);
         }
         break;
-      default: break;
+      default:
+        break;
     }
     return error(e.place, "a value is needed here, this is a fact");
   }
 
   Result<std::vector<ValueId>> name(const Expr& e) {
-    if (const auto v = scope_.find(e.text); v != scope_.end()) return std::vector<ValueId>{v->second};
+    if (const auto v = scope_.find(e.text); v != scope_.end())
+      return std::vector<ValueId>{v->second};
     if (is_target_value(e.text)) {
       const ValueId theirs = target_.plan->output(std::string_view(e.text).substr(7));
       const Value& t = target_.plan->values[static_cast<size_t>(theirs)];
@@ -423,12 +481,16 @@ class Builder {
     }
     std::vector<std::string> known;
     for (const auto& [n, v] : scope_) known.push_back(n);
-    if (facts_.let(e.text)) return error(e.place, fmt::format("'{}' is a fact, a value is needed here", e.text));
+    if (facts_.let(e.text))
+      return error(e.place, fmt::format("'{}' is a fact, a value is needed here", e.text));
     const std::string near = nearest(e.text, known);
     std::string list;
     for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
-    return error(e.place, near.empty() ? fmt::format("there is no value '{}' here (values: {})", e.text, list.empty() ? "none" : list)
-                                       : fmt::format("there is no value '{}' here; did you mean '{}'?", e.text, near));
+    return error(e.place, near.empty()
+                              ? fmt::format("there is no value '{}' here (values: {})", e.text,
+                                            list.empty() ? "none" : list)
+                              : fmt::format("there is no value '{}' here; did you mean '{}'?",
+                                            e.text, near));
   }
 
   // x as [a, b]: an unnamed result just gets the shape; a named value is copied under a new shape.
@@ -443,7 +505,9 @@ class Builder {
     }
     for (ValueId& v : all) {
       if (s.width() != at(v).width)
-        return error(e.place, fmt::format("a value of shape {} cannot be seen as {}: {} numbers against {}", shape(v).show(), s.show(), at(v).width, s.width()));
+        return error(e.place,
+                     fmt::format("a value of shape {} cannot be seen as {}: {} numbers against {}",
+                                 shape(v).show(), s.show(), at(v).width, s.width()));
       if (shape(v) == s) continue;
       if (!at(v).name.empty()) {
         Op op;
@@ -464,7 +528,10 @@ class Builder {
   Result<std::vector<ValueId>> layer_slice(const Expr& e) {
     CULET_TRY(ValueId v, value(*e.kids[0]));
     const Shape s = shape(v);
-    if (s.rank < 2) return error(e.place, fmt::format("a value of shape {} has no slices; only [layers, n] can be indexed", s.show()));
+    if (s.rank < 2)
+      return error(e.place,
+                   fmt::format("a value of shape {} has no slices; only [layers, n] can be indexed",
+                               s.show()));
     CULET_TRY(int64_t index, facts_.integer(*e.kids[1], layer_, 0, s.dims[0] - 1));
     Shape rest{{s.dims[1], s.dims[2], 0}, s.rank - 1};
     Op op;
@@ -483,13 +550,15 @@ class Builder {
   Result<std::vector<ValueId>> arithmetic(const Expr& e) {
     static constexpr std::string_view kOps[] = {"+", "-", "*", "/"};
     const auto which = std::find(std::begin(kOps), std::end(kOps), e.text);
-    if (which == std::end(kOps)) return error(e.place, fmt::format("'{}' does not apply to values", e.text));
+    if (which == std::end(kOps))
+      return error(e.place, fmt::format("'{}' does not apply to values", e.text));
     Op op;
     op.kind = OpKind::arithmetic;
     op.attr.arithmetic = static_cast<Arithmetic>(which - std::begin(kOps));
     const Expr &left = *e.kids[0], &right = *e.kids[1];
     const bool left_value = is_value(left), right_value = is_value(right);
-    if (!left_value && !right_value) return error(e.place, "a value is needed here, this is a fact");
+    if (!left_value && !right_value)
+      return error(e.place, "a value is needed here, this is a fact");
     if (left_value && right_value) {
       CULET_TRY(ValueId a, value(left));
       CULET_TRY(ValueId b, value(right));
@@ -501,9 +570,10 @@ class Builder {
     const Expr& other = left_value ? right : left;
     if (is_tensor(other)) {
       const bool commutes = e.text == "+" || e.text == "*";
-      if (!left_value && !commutes) return error(e.place, "a tensor stands on the right of - and /");
+      if (!left_value && !commutes)
+        return error(e.place, "a tensor stands on the right of - and /");
       CULET_TRY(TensorId t, facts_.tensor(other, layer_, false));
-      if (t == kNone) return op.in;   // NAME? that is absent: nothing to do
+      if (t == kNone) return op.in;  // NAME? that is absent: nothing to do
       op.weights = {t};
       return emit(std::move(op), {}, e.place);
     }
@@ -513,14 +583,17 @@ class Builder {
   }
 
   bool is_tensor(const Expr& e) {
-    if (e.kind == Kind::kOptional || e.kind == Kind::kAlternative || e.kind == Kind::kString) return true;
+    if (e.kind == Kind::kOptional || e.kind == Kind::kAlternative || e.kind == Kind::kString)
+      return true;
     if (e.kind != Kind::kName) return false;
     if (const Let* l = facts_.let(e.text)) {
       const auto f = facts_.eval(*l->value, facts_.per_layer(*l) ? layer_ : -1);
       return f && (f->tensor() || f->is_none());
     }
-    return e.text.rfind("meta.", 0) != 0 && e.text != "i" && e.text != "session.context" && !facts_.is_word(e.text) &&
-           !(e.text.rfind("target.", 0) == 0 && facts_.target() && facts_.target()->let(std::string_view(e.text).substr(7)));
+    return e.text.rfind("meta.", 0) != 0 && e.text != "i" && e.text != "session.context" &&
+           !facts_.is_word(e.text) &&
+           !(e.text.rfind("target.", 0) == 0 && facts_.target() &&
+             facts_.target()->let(std::string_view(e.text).substr(7)));
   }
 
   // ---- calls
@@ -532,8 +605,11 @@ class Builder {
       for (const Signature& k : signatures())
         if (k.writable) known.emplace_back(k.name);
       const std::string near = nearest(e.text, known);
-      return error(e.place, near.empty() ? fmt::format("there is no operation '{}' (docs/formats/arch.md lists them)", e.text)
-                                         : fmt::format("there is no operation '{}'; did you mean '{}'?", e.text, near));
+      return error(
+          e.place,
+          near.empty()
+              ? fmt::format("there is no operation '{}' (docs/formats/arch.md lists them)", e.text)
+              : fmt::format("there is no operation '{}'; did you mean '{}'?", e.text, near));
     }
     Op op;
     op.kind = s->kind;
@@ -546,7 +622,8 @@ class Builder {
   }
 
   // True when the op has nothing to do (suppress(x, none)).
-  Result<bool> operands(const Signature& s, const Expr& e, Op* op, ShapeCall* call, CacheSpec* cache) {
+  Result<bool> operands(const Signature& s, const Expr& e, Op* op, ShapeCall* call,
+                        CacheSpec* cache) {
     using K = OperandRule::Kind;
     size_t used = 0;
     for (const OperandRule& rule : s.operands) {
@@ -556,14 +633,17 @@ class Builder {
           CULET_TRY(ValueId v, value(*e.kids[used]));
           op->in.push_back(v);
         }
-        if (op->in.empty()) return error(e.place, fmt::format("{} needs at least one value", s.name));
+        if (op->in.empty())
+          return error(e.place, fmt::format("{} needs at least one value", s.name));
         continue;
       }
       if (!arg && rule.kind == K::kOptionalTensor) {
         op->weights.push_back(kNone);
         continue;
       }
-      if (!arg) return error(e.place, fmt::format("{} takes {}, this has {}", s.name, operand_text(s), e.kids.size()));
+      if (!arg)
+        return error(e.place, fmt::format("{} takes {}, this has {}", s.name, operand_text(s),
+                                          e.kids.size()));
       ++used;
       switch (rule.kind) {
         case K::kValue: {
@@ -574,7 +654,8 @@ class Builder {
         case K::kTensor:
         case K::kOptionalTensor: {
           CULET_TRY(TensorId t, facts_.tensor(*arg, layer_, false));
-          if (t == kNone && rule.kind == K::kTensor) return error(arg->place, "this tensor cannot be left out");
+          if (t == kNone && rule.kind == K::kTensor)
+            return error(arg->place, "this tensor cannot be left out");
           op->weights.push_back(t);
           break;
         }
@@ -582,17 +663,25 @@ class Builder {
           CULET_TRY(Fact f, facts_.eval(*arg, layer_));
           if (s.kind == OpKind::suppress && f.is_none()) return true;
           if (s.kind == OpKind::suppress && f.list()) break;
-          if (!f.number()) return error(arg->place, fmt::format("a number is needed here, this is {}", f.show()));
+          if (!f.number())
+            return error(arg->place, fmt::format("a number is needed here, this is {}", f.show()));
           call->facts.push_back(*f.number());
           break;
         }
-        case K::kCacheOrPair: CULET_TRY_VOID(cache_or_pair(*arg, op, call, cache)); break;
-        case K::kState: CULET_TRY_VOID(state(*arg, call)); break;
+        case K::kCacheOrPair:
+          CULET_TRY_VOID(cache_or_pair(*arg, op, call, cache));
+          break;
+        case K::kState:
+          CULET_TRY_VOID(state(*arg, call));
+          break;
         case K::kCache:
-        case K::kValues: break;
+        case K::kValues:
+          break;
       }
     }
-    if (used < e.kids.size()) return error(e.kids[used]->place, fmt::format("{} takes {}, this is one too many", s.name, operand_text(s)));
+    if (used < e.kids.size())
+      return error(e.kids[used]->place,
+                   fmt::format("{} takes {}, this is one too many", s.name, operand_text(s)));
     return false;
   }
 
@@ -600,8 +689,13 @@ class Builder {
     using K = OperandRule::Kind;
     std::string out;
     for (const OperandRule& r : s.operands) {
-      const char* text = r.kind == K::kValue ? "a value" : r.kind == K::kTensor ? "a tensor" : r.kind == K::kOptionalTensor ? "a tensor or none"
-                         : r.kind == K::kFact ? "a number" : r.kind == K::kState ? "a state" : r.kind == K::kCacheOrPair ? "a cache or (k, v)" : "values";
+      const char* text = r.kind == K::kValue            ? "a value"
+                         : r.kind == K::kTensor         ? "a tensor"
+                         : r.kind == K::kOptionalTensor ? "a tensor or none"
+                         : r.kind == K::kFact           ? "a number"
+                         : r.kind == K::kState          ? "a state"
+                         : r.kind == K::kCacheOrPair    ? "a cache or (k, v)"
+                                                        : "values";
       out += (out.empty() ? "" : ", ") + std::string(text);
     }
     return out;
@@ -630,7 +724,8 @@ class Builder {
       if (e.kind != Kind::kName || s.name != e.text) continue;
       CULET_TRY(int64_t rows, facts_.integer(*s.rows, layer_, 1, 65536));
       CULET_TRY(int64_t width, facts_.integer(*s.width, layer_, 1, 1 << 28));
-      call->state_rows = static_cast<int32_t>(rows), call->state_width = static_cast<int32_t>(width);
+      call->state_rows = static_cast<int32_t>(rows),
+      call->state_width = static_cast<int32_t>(width);
       return {};
     }
     return error(e.place, "a state's name is needed here");
@@ -640,17 +735,21 @@ class Builder {
 
   Result<void> attributes(const Signature& s, const Expr& e, Op* op) {
     for (const NamedArgument& a : e.named) {
-      if (std::any_of(s.attributes.begin(), s.attributes.end(), [&](const AttributeRule& r) { return r.name == a.name; })) continue;
+      if (std::any_of(s.attributes.begin(), s.attributes.end(),
+                      [&](const AttributeRule& r) { return r.name == a.name; }))
+        continue;
       std::string list;
       for (const AttributeRule& r : s.attributes) list += (list.empty() ? "" : ", ") + r.name;
-      return error(a.place, fmt::format("{} has no '{}=' (it has: {})", s.name, a.name, list.empty() ? "none" : list));
+      return error(a.place, fmt::format("{} has no '{}=' (it has: {})", s.name, a.name,
+                                        list.empty() ? "none" : list));
     }
     RopeSpec rope;
     for (const AttributeRule& rule : s.attributes) {
       const Expr* given = nullptr;
       for (const NamedArgument& a : e.named)
         if (a.name == rule.name) given = a.value.get();
-      if (!given && !rule.has_default) return error(e.place, fmt::format("{} needs '{}='", s.name, rule.name));
+      if (!given && !rule.has_default)
+        return error(e.place, fmt::format("{} needs '{}='", s.name, rule.name));
       CULET_TRY_VOID(attribute(rule, given, op, &rope));
     }
     if (s.kind == OpKind::rope) CULET_TRY_VOID(finish_rope(e, op, rope));
@@ -665,8 +764,10 @@ class Builder {
         if (given) {
           CULET_TRY(t, facts_.tensor(*given, layer_, false));
         }
-        if (op->kind == OpKind::rope) rope->factors = t, use(t);
-        else op->weights.push_back(t);
+        if (op->kind == OpKind::rope)
+          rope->factors = t, use(t);
+        else
+          op->weights.push_back(t);
         return {};
       }
       case K::kInteger: {
@@ -680,7 +781,9 @@ class Builder {
         if (given) {
           CULET_TRY(n, facts_.number(*given, layer_));
         }
-        if (!(n > -1e30 && n < 1e30)) return error(given->place, fmt::format("{}= is {}, a finite number is needed", rule.name, n));
+        if (!(n > -1e30 && n < 1e30))
+          return error(given->place,
+                       fmt::format("{}= is {}, a finite number is needed", rule.name, n));
         set_number(rule.name, n, op, rope);
         return {};
       }
@@ -697,7 +800,10 @@ class Builder {
         Fact::Word word{rule.default_text, 0};
         if (given) {
           CULET_TRY(Fact f, facts_.eval(*given, layer_));
-          if (!f.word()) return error(given->place, fmt::format("{}= is a word such as '{}', this is {}", rule.name, rule.has_default ? rule.default_text : "halves", f.show()));
+          if (!f.word())
+            return error(given->place,
+                         fmt::format("{}= is a word such as '{}', this is {}", rule.name,
+                                     rule.has_default ? rule.default_text : "halves", f.show()));
           word = *f.word();
         }
         return set_word(rule.name, word, given, op);
@@ -707,21 +813,30 @@ class Builder {
   }
 
   static void set_number(const std::string& name, double n, Op* op, RopeSpec* rope) {
-    if (name == "base") rope->base = n;
-    else if (name == "attn_factor") rope->attn_factor = n;
-    else if (name == "softcap") op->attr.softcap = static_cast<float>(n);
-    else if (name == "scale" && op->kind == OpKind::rope) rope->scale = n;
-    else if (name == "scale") op->attr.scale = static_cast<float>(n);
+    if (name == "base")
+      rope->base = n;
+    else if (name == "attn_factor")
+      rope->attn_factor = n;
+    else if (name == "softcap")
+      op->attr.softcap = static_cast<float>(n);
+    else if (name == "scale" && op->kind == OpKind::rope)
+      rope->scale = n;
+    else if (name == "scale")
+      op->attr.scale = static_cast<float>(n);
   }
 
   Result<void> set_word(const std::string& name, const Fact::Word& w, const Expr* given, Op* op) {
-    struct Choice { std::string_view attribute, word; void (*set)(Attributes*, double); };
+    struct Choice {
+      std::string_view attribute, word;
+      void (*set)(Attributes*, double);
+    };
     static constexpr Choice kChoices[] = {
         {"pairs", "adjacent", [](Attributes* a, double) { a->rope_adjacent = true; }},
         {"pairs", "halves", [](Attributes* a, double) { a->rope_adjacent = false; }},
         {"mask", "causal", [](Attributes* a, double) { a->mask = Mask::kCausal; }},
         {"mask", "full", [](Attributes* a, double) { a->mask = Mask::kFull; }},
-        {"mask", "band", [](Attributes* a, double n) { a->mask = Mask::kBand, a->band = static_cast<int32_t>(n); }},
+        {"mask", "band",
+         [](Attributes* a, double n) { a->mask = Mask::kBand, a->band = static_cast<int32_t>(n); }},
         {"by", "token", [](Attributes*, double) {}},
         {"by", "position", [](Attributes* a, double) { a->by_position = true; }},
         {"by", "type", [](Attributes* a, double) { a->by_type = true; }},
@@ -737,7 +852,8 @@ class Builder {
       if (c.attribute != name) continue;
       list += (list.empty() ? "" : ", ") + std::string(c.word);
       if (c.word != w.text) continue;
-      if (w.argument < 0 || w.argument > 1e9) return error(given->place, fmt::format("{} is out of range", w.argument));
+      if (w.argument < 0 || w.argument > 1e9)
+        return error(given->place, fmt::format("{} is out of range", w.argument));
       c.set(&op->attr, w.argument);
       return {};
     }
@@ -745,9 +861,13 @@ class Builder {
   }
 
   Result<void> finish_rope(const Expr& e, Op* op, const RopeSpec& rope) {
-    if (!(rope.base > 0)) return error(e.place, fmt::format("rope's base is {}, a positive number is needed", rope.base));
-    if (const format::TensorInfo* t = info(rope.factors); t && t->elements() != static_cast<uint64_t>(rope.dims / 2))
-      return error(e.place, fmt::format("tensor {} has {} factors, {} are needed for {} dimensions", t->name, t->elements(), rope.dims / 2, rope.dims));
+    if (!(rope.base > 0))
+      return error(e.place,
+                   fmt::format("rope's base is {}, a positive number is needed", rope.base));
+    if (const format::TensorInfo* t = info(rope.factors);
+        t && t->elements() != static_cast<uint64_t>(rope.dims / 2))
+      return error(e.place, fmt::format("tensor {} has {} factors, {} are needed for {} dimensions",
+                                        t->name, t->elements(), rope.dims / 2, rope.dims));
     const auto found = std::find(plan_.ropes.begin(), plan_.ropes.end(), rope);
     op->attr.rope = static_cast<int32_t>(found - plan_.ropes.begin());
     if (found == plan_.ropes.end()) plan_.ropes.push_back(rope);
@@ -768,6 +888,8 @@ class Builder {
 
 }  // namespace
 
-Result<GraphResult> build_graph(Facts& facts, const TargetPlan& target) { return Builder(facts, target).run(); }
+Result<GraphResult> build_graph(Facts& facts, const TargetPlan& target) {
+  return Builder(facts, target).run();
+}
 
 }  // namespace culet::plan

@@ -1,18 +1,18 @@
 // Architecture file + model -> typed operations (the unlowered, unfused Plan).
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "culet/result.h"
 #include "plan/arch_ast.h"
 #include "plan/facts.h"
 #include "plan/plan.h"
 
+#include <memory>
+#include <string>
+#include <vector>
+
 namespace culet::plan {
 
-struct TargetPlan {        // of the model a drafter is attached to
+struct TargetPlan {  // of the model a drafter is attached to
   const Plan* plan = nullptr;
   Facts* facts = nullptr;
 };

@@ -1,4 +1,9 @@
-// The set of architecture files: the built-in ones, then a folder that adds or replaces by file name.
+// The set of architecture files: the built-in ones, then a folder that adds or replaces by file
+// name.
+#include "plan/arch_parse.h"
+#include "plan/builtin.h"
+#include "plan/compile.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,20 +11,19 @@
 #include <fstream>
 #include <iterator>
 
-#include "plan/arch_parse.h"
-#include "plan/builtin.h"
-#include "plan/compile.h"
-
 namespace culet::plan {
 
 Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
   ArchLibrary library;
-  for (const BuiltinArch& b : builtin_archs()) library.files_.push_back({std::string(b.name), std::string(b.text), "built in"});
+  for (const BuiltinArch& b : builtin_archs())
+    library.files_.push_back({std::string(b.name), std::string(b.text), "built in"});
   if (dir.empty()) return library;
   std::error_code ec;
   std::filesystem::directory_iterator entries(dir, ec);
   if (ec)
-    return fail(ErrorCode::kNotFound, fmt::format("cannot read the folder of architecture files {}: {}; check --arch-dir / CULET_ARCH_DIR", dir, ec.message()));
+    return fail(ErrorCode::kNotFound, fmt::format("cannot read the folder of architecture files "
+                                                  "{}: {}; check --arch-dir / CULET_ARCH_DIR",
+                                                  dir, ec.message()));
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : entries)
     if (entry.path().extension() == ".arch") paths.push_back(entry.path());
@@ -27,11 +31,17 @@ Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
   for (const auto& path : paths) {
     std::ifstream in(path, std::ios::binary);
     std::string text((std::istreambuf_iterator<char>(in)), {});
-    if (!in) return fail(ErrorCode::kIo, fmt::format("cannot read the architecture file {}; check its permissions", path.string()));
+    if (!in)
+      return fail(ErrorCode::kIo,
+                  fmt::format("cannot read the architecture file {}; check its permissions",
+                              path.string()));
     ArchText arch{path.stem().string(), std::move(text), path.string()};
-    const auto same = std::find_if(library.files_.begin(), library.files_.end(), [&](const ArchText& a) { return a.name == arch.name; });
-    if (same == library.files_.end()) library.files_.push_back(std::move(arch));
-    else *same = std::move(arch);
+    const auto same = std::find_if(library.files_.begin(), library.files_.end(),
+                                   [&](const ArchText& a) { return a.name == arch.name; });
+    if (same == library.files_.end())
+      library.files_.push_back(std::move(arch));
+    else
+      *same = std::move(arch);
   }
   return library;
 }
@@ -48,15 +58,19 @@ Result<const ArchText*> ArchLibrary::find(std::string_view architecture) const {
   const ArchText* found = nullptr;
   for (const ArchText& a : files_) {
     const auto names = parse_arch_names(a);
-    const bool claims = names ? std::find(names->begin(), names->end(), architecture) != names->end() : a.name == architecture;
-    if (claims) found = &a;   // the folder's files come after the built-in ones
+    const bool claims = names
+                            ? std::find(names->begin(), names->end(), architecture) != names->end()
+                            : a.name == architecture;
+    if (claims) found = &a;  // the folder's files come after the built-in ones
     if (claims && a.origin != "built in") break;
   }
   if (found) return found;
   std::string known;
   for (const std::string& name : architectures()) known += (known.empty() ? "" : ", ") + name;
   return fail(ErrorCode::kUnsupported,
-              fmt::format("no architecture file for '{}' (known: {}); add one with --arch-dir, docs/formats/arch.md says how", architecture, known));
+              fmt::format("no architecture file for '{}' (known: {}); add one with --arch-dir, "
+                          "docs/formats/arch.md says how",
+                          architecture, known));
 }
 
 std::vector<std::string> ArchLibrary::architectures() const {

@@ -1,8 +1,8 @@
 // Takes the graph of an architecture, makes explicit what every backend needs to know: where rows
 // are dropped and where activations become int8.
-#include <algorithm>
-
 #include "plan/passes.h"
+
+#include <algorithm>
 
 namespace culet::plan {
 namespace {
@@ -26,16 +26,18 @@ void replace(std::vector<ValueId>* list, ValueId from, ValueId to) {
 }  // namespace
 
 void select_rows(Plan* plan) {
-  size_t border = 0;   // ops from here on run for wanted rows only
+  size_t border = 0;  // ops from here on run for wanted rows only
   for (size_t k = 0; k < plan->ops.size(); ++k)
     if (writes_memory(plan->ops[k].kind)) border = k + 1;
-  if (border == 0) return;   // an encoder: every row counts
+  if (border == 0) return;  // an encoder: every row counts
   std::vector<bool> before(plan->values.size(), false);
   for (size_t k = 0; k < border; ++k)
     for (ValueId v : plan->ops[k].out) before[static_cast<size_t>(v)] = true;
   std::vector<ValueId> crossing;
   const auto note = [&](ValueId v) {
-    if (before[static_cast<size_t>(v)] && std::find(crossing.begin(), crossing.end(), v) == crossing.end()) crossing.push_back(v);
+    if (before[static_cast<size_t>(v)] &&
+        std::find(crossing.begin(), crossing.end(), v) == crossing.end())
+      crossing.push_back(v);
   };
   for (size_t k = border; k < plan->ops.size(); ++k)
     for (ValueId v : plan->ops[k].in) note(v);
@@ -56,14 +58,16 @@ void select_rows(Plan* plan) {
   for (size_t k = border; k < plan->ops.size(); ++k)
     for (ValueId v : plan->ops[k].out) plan->values[static_cast<size_t>(v)].rows = RowSet::kWanted;
   for (const Op& op : selects) plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
-  plan->ops.insert(plan->ops.begin() + static_cast<std::ptrdiff_t>(border), selects.begin(), selects.end());
+  plan->ops.insert(plan->ops.begin() + static_cast<std::ptrdiff_t>(border), selects.begin(),
+                   selects.end());
 }
 
 void insert_quantize(Plan* plan, const format::GgufFile& model) {
   std::vector<Op> out;
-  std::vector<ValueId> quantized(plan->values.size(), kNone);   // of each float value, once made
+  std::vector<ValueId> quantized(plan->values.size(), kNone);  // of each float value, once made
   for (Op& op : plan->ops) {
-    const bool product = op.kind == OpKind::linear && integer_weights(model.tensors()[static_cast<size_t>(op.weights[0])].type);
+    const bool product = op.kind == OpKind::linear &&
+                         integer_weights(model.tensors()[static_cast<size_t>(op.weights[0])].type);
     if (product) {
       ValueId& q = quantized[static_cast<size_t>(op.in[0])];
       if (q == kNone) {
@@ -90,7 +94,8 @@ void remove_dead(Plan* plan) {
   for (size_t k = plan->ops.size(); k-- > 0;) {
     Op& op = plan->ops[k];
     const bool wanted = writes_memory(op.kind) ||
-                        std::any_of(op.out.begin(), op.out.end(), [&](ValueId v) { return live[static_cast<size_t>(v)]; });
+                        std::any_of(op.out.begin(), op.out.end(),
+                                    [&](ValueId v) { return live[static_cast<size_t>(v)]; });
     if (!wanted) continue;
     for (ValueId v : op.in) live[static_cast<size_t>(v)] = true;
     kept.push_back(std::move(op));

@@ -7,20 +7,20 @@
 // plan/ops.def is the table of operations: name, operands, attributes, meaning.
 #pragma once
 
+#include "format/gguf.h"
+
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "format/gguf.h"
-
 namespace culet::plan {
 
 enum class Activation : uint8_t { kNone, kSilu, kGelu, kGeluErf, kRelu, kSigmoid, kTanh };
 
 using ValueId = int32_t;
-using TensorId = int32_t;      // index into GgufFile::tensors()
+using TensorId = int32_t;  // index into GgufFile::tensors()
 constexpr int32_t kNone = -1;
 
 enum class OpKind : uint8_t {
@@ -39,88 +39,94 @@ enum class Form : uint8_t {
 };
 
 struct Value {
-  std::string name;                 // as in the file, for explain and errors
-  std::array<int32_t, 3> dims{};    // shape of one row: [width], [heads, head_dim], ...
+  std::string name;               // as in the file, for explain and errors
+  std::array<int32_t, 3> dims{};  // shape of one row: [width], [heads, head_dim], ...
   int32_t rank = 1;
-  int32_t width = 0;                // product of dims
+  int32_t width = 0;  // product of dims
   Form form = Form::kF32;
   RowSet rows = RowSet::kAll;
-  int64_t offset = kNone;           // bytes a row from the arena's start, multiple of 64 (assign)
-  int64_t row_bytes = 0;            // bytes a row takes in the arena, multiple of 64
+  int64_t offset = kNone;  // bytes a row from the arena's start, multiple of 64 (assign)
+  int64_t row_bytes = 0;   // bytes a row takes in the arena, multiple of 64
 };
 
 enum class Arithmetic : uint8_t { kAdd, kSub, kMul, kDiv };
 
-struct RopeSpec {                   // one table of angles, shared by every rope op that equals it
+struct RopeSpec {  // one table of angles, shared by every rope op that equals it
   double base = 10000, scale = 1, attn_factor = 1;
   int32_t dims = 0;
-  TensorId factors = kNone;         // [dims / 2] divisors of the frequencies
+  TensorId factors = kNone;  // [dims / 2] divisors of the frequencies
   bool operator==(const RopeSpec&) const = default;
 };
 
-enum class CachePolicy : uint8_t { kFull, kWindow, kGlobal };   // global: full, or sinks + window
+enum class CachePolicy : uint8_t { kFull, kWindow, kGlobal };  // global: full, or sinks + window
 struct CacheSpec {
   std::string name;
-  int32_t layer = 0;                // the layer that owns it
+  int32_t layer = 0;  // the layer that owns it
   CachePolicy policy = CachePolicy::kGlobal;
-  int64_t window = 0;               // kWindow
+  int64_t window = 0;  // kWindow
   int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
-  int32_t target = kNone;           // a drafter reads its target's cache of this index
+  int32_t target = kNone;  // a drafter reads its target's cache of this index
 };
 
 enum class Mask : uint8_t { kCausal, kFull, kBand };
 
 // Every attribute any op has; ops.def says which op reads which. Defaults are the neutral values.
 struct Attributes {
-  float eps = 0;                    // norms
-  double scalar = 0;                // arithmetic with a constant; softcap's cap
+  float eps = 0;      // norms
+  double scalar = 0;  // arithmetic with a constant; softcap's cap
   Arithmetic arithmetic = Arithmetic::kAdd;
   Activation activation = Activation::kNone;
-  bool scalar_first = false;        // constant - x, constant / x
-  int32_t rope = kNone;             // index into Plan::ropes
-  bool rope_adjacent = false;       // pairs (2i, 2i+1); else (i, i + dims/2)
-  bool rope_pinned = false;         // angles of the pinned position (streams)
-  int32_t cache = kNone;            // index into Plan::caches (donor already resolved)
+  bool scalar_first = false;   // constant - x, constant / x
+  int32_t rope = kNone;        // index into Plan::ropes
+  bool rope_adjacent = false;  // pairs (2i, 2i+1); else (i, i + dims/2)
+  bool rope_pinned = false;    // angles of the pinned position (streams)
+  int32_t cache = kNone;       // index into Plan::caches (donor already resolved)
   int32_t heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
-  float scale = 1, softcap = 0;     // attend
+  float scale = 1, softcap = 0;  // attend
   Mask mask = Mask::kCausal;
   int32_t band = 0;
-  int32_t first = 0, count = 0;     // split, slice: columns [first, first + count)
-  int32_t top = 0;                  // route
+  int32_t first = 0, count = 0;  // split, slice: columns [first, first + count)
+  int32_t top = 0;               // route
   bool sigmoid = false, renormalise = false, by_position = false, by_type = false;
 };
 
 struct Op {
   OpKind kind{};
-  int32_t layer = kNone;            // kNone: outside the layers
-  int32_t line = 0;                 // line of the flattened architecture text
+  int32_t layer = kNone;  // kNone: outside the layers
+  int32_t line = 0;       // line of the flattened architecture text
   std::vector<ValueId> in, out;
-  std::vector<TensorId> weights;    // kNone: optional operand left out
+  std::vector<TensorId> weights;  // kNone: optional operand left out
   Attributes attr;
 };
 
-struct LayerRange { int32_t first, count; };   // ops of layer i: [first, first + count)
+struct LayerRange {
+  int32_t first, count;
+};  // ops of layer i: [first, first + count)
 
-struct Output { std::string name; ValueId value; };   // "logits", "hidden"
+struct Output {
+  std::string name;
+  ValueId value;
+};  // "logits", "hidden"
 
 struct Plan {
-  std::string architecture;         // name from the arch line
-  std::string kind;                 // decoder, encoder, drafter
+  std::string architecture;  // name from the arch line
+  std::string kind;          // decoder, encoder, drafter
   int32_t n_layers = 0;
   std::vector<Value> values;
-  std::vector<Op> ops;              // prologue, layers in order, epilogue
-  int32_t prologue = 0;             // ops [0, prologue) run before the layers
+  std::vector<Op> ops;   // prologue, layers in order, epilogue
+  int32_t prologue = 0;  // ops [0, prologue) run before the layers
   std::vector<LayerRange> layers;
   std::vector<RopeSpec> ropes;
   std::vector<CacheSpec> caches;
   std::vector<Output> outputs;
-  int64_t arena_row_bytes_all = 0;      // arena = rows * this for kAll values (offsets below) ...
-  int64_t arena_row_bytes_wanted = 0;   // ... followed by wanted * this for kWanted values
-  std::vector<std::string> source;      // flattened text, line by line (source[0] is line 1)
+  int64_t arena_row_bytes_all = 0;     // arena = rows * this for kAll values (offsets below) ...
+  int64_t arena_row_bytes_wanted = 0;  // ... followed by wanted * this for kWanted values
+  std::vector<std::string> source;     // flattened text, line by line (source[0] is line 1)
   std::string source_sha256;
 
   ValueId output(std::string_view name) const {
-    for (const Output& o : outputs) if (o.name == name) return o.value;
+    for (const Output& o : outputs)
+      if (o.name == name) return o.value;
     return kNone;
   }
 };

@@ -3,9 +3,9 @@
 // Tensor shapes are quoted in file order, {in, out} for a matrix: dims[0] is the contiguous axis.
 #include "plan/shapes.h"
 
-#include <fmt/format.h>
-
 #include "base/check.h"
+
+#include <fmt/format.h>
 
 namespace culet::plan {
 namespace {
@@ -16,7 +16,8 @@ Result<void> bad(std::string message) { return fail(ErrorCode::kCorrupt, std::mo
 
 std::string dims_text(const format::TensorInfo& t) {
   std::string s = "{";
-  for (int d = 0; d < t.n_dims; ++d) s += fmt::format("{}{}", d ? ", " : "", t.dims[static_cast<size_t>(d)]);
+  for (int d = 0; d < t.n_dims; ++d)
+    s += fmt::format("{}{}", d ? ", " : "", t.dims[static_cast<size_t>(d)]);
   return s + "}";
 }
 
@@ -25,9 +26,11 @@ Result<void> want_vector(const ShapeCall& c, size_t w, int64_t n) {
   const format::TensorInfo* t = c.weights[w];
   if (!t) return {};
   if (t->n_dims > 1 && t->elements() != t->dims[0])
-    return bad(fmt::format("tensor {} has shape {}, a vector of {} is needed", t->name, dims_text(*t), n));
+    return bad(
+        fmt::format("tensor {} has shape {}, a vector of {} is needed", t->name, dims_text(*t), n));
   if (static_cast<int64_t>(t->dims[0]) != n)
-    return bad(fmt::format("tensor {} has shape {}, {{{}}} is needed here", t->name, dims_text(*t), n));
+    return bad(
+        fmt::format("tensor {} has shape {}, {{{}}} is needed here", t->name, dims_text(*t), n));
   return {};
 }
 
@@ -51,9 +54,13 @@ Result<void> linear(ShapeCall* c) {
   CULET_TRY_VOID(want_matrix(*c, 0));
   const format::TensorInfo& w = *c->weights[0];
   if (c->in[0].rank != 1)
-    return bad(fmt::format("linear takes a plain vector a row, this value is {}; write 'as [{}]' behind it", c->in[0].show(), c->in[0].width()));
+    return bad(fmt::format(
+        "linear takes a plain vector a row, this value is {}; write 'as [{}]' behind it",
+        c->in[0].show(), c->in[0].width()));
   if (static_cast<int64_t>(w.dims[0]) != c->in[0].width())
-    return bad(fmt::format("tensor {} has shape {}, linear of a value of width {} needs shape {{{}, n}}", w.name, dims_text(w), c->in[0].width(), c->in[0].width()));
+    return bad(
+        fmt::format("tensor {} has shape {}, linear of a value of width {} needs shape {{{}, n}}",
+                    w.name, dims_text(w), c->in[0].width(), c->in[0].width()));
   const int64_t out = static_cast<int64_t>(w.dims[1]);
   CULET_TRY_VOID(want_vector(*c, 1, out));
   c->out = {vector_shape(out)};
@@ -61,44 +68,58 @@ Result<void> linear(ShapeCall* c) {
 }
 
 Result<void> norm(ShapeCall* c) {
-  for (size_t w = 0; w < c->weights.size(); ++w) CULET_TRY_VOID(want_vector(*c, w, c->in[0].last()));
+  for (size_t w = 0; w < c->weights.size(); ++w)
+    CULET_TRY_VOID(want_vector(*c, w, c->in[0].last()));
   if (!(c->facts[0] > 0 && c->facts[0] < 1))
-    return bad(fmt::format("the norm's epsilon is {}, a number above 0 and below 1 is needed", c->facts[0]));
+    return bad(fmt::format("the norm's epsilon is {}, a number above 0 and below 1 is needed",
+                           c->facts[0]));
   c->op->attr.eps = static_cast<float>(c->facts[0]);
   c->out = {c->in[0]};
   return {};
 }
 
 Result<void> rope(ShapeCall* c) {
-  const int32_t dims = c->op->attr.count;   // the builder leaves dims here
+  const int32_t dims = c->op->attr.count;  // the builder leaves dims here
   if (dims <= 0 || dims % 2 != 0 || dims > c->in[0].last())
-    return bad(fmt::format("rope rotates {} dimensions of heads that have {}; an even number from 2 to {} is needed", dims, c->in[0].last(), c->in[0].last()));
+    return bad(fmt::format(
+        "rope rotates {} dimensions of heads that have {}; an even number from 2 to {} is needed",
+        dims, c->in[0].last(), c->in[0].last()));
   if (!c->weights.empty()) CULET_TRY_VOID(want_vector(*c, 0, dims / 2));
   c->out = {c->in[0]};
   return {};
 }
 
 Result<void> append(ShapeCall* c) {
-  const Shape keys{{c->cache->kv_heads, c->cache->head_dim, 0}, 2}, values{{c->cache->kv_heads, c->cache->value_dim, 0}, 2};
-  if (!(c->in[0] == keys)) return bad(fmt::format("the keys are {}, cache {} holds {}", c->in[0].show(), c->cache->name, keys.show()));
-  if (!(c->in[1] == values)) return bad(fmt::format("the values are {}, cache {} holds {}", c->in[1].show(), c->cache->name, values.show()));
+  const Shape keys{{c->cache->kv_heads, c->cache->head_dim, 0}, 2},
+      values{{c->cache->kv_heads, c->cache->value_dim, 0}, 2};
+  if (!(c->in[0] == keys))
+    return bad(fmt::format("the keys are {}, cache {} holds {}", c->in[0].show(), c->cache->name,
+                           keys.show()));
+  if (!(c->in[1] == values))
+    return bad(fmt::format("the values are {}, cache {} holds {}", c->in[1].show(), c->cache->name,
+                           values.show()));
   return {};
 }
 
 Result<void> attend(ShapeCall* c) {
   const Shape& q = c->in[0];
-  if (q.rank != 2) return bad(fmt::format("the query is {}; write 'as [heads, head_dim]' where it is made", q.show()));
+  if (q.rank != 2)
+    return bad(
+        fmt::format("the query is {}; write 'as [heads, head_dim]' where it is made", q.show()));
   int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
   if (c->cache) {
     kv_heads = c->cache->kv_heads, head_dim = c->cache->head_dim, value_dim = c->cache->value_dim;
   } else {
     if (c->in[1].rank != 2 || c->in[2].rank != 2 || c->in[1].dims[0] != c->in[2].dims[0])
-      return bad(fmt::format("keys {} and values {} do not fit together", c->in[1].show(), c->in[2].show()));
+      return bad(fmt::format("keys {} and values {} do not fit together", c->in[1].show(),
+                             c->in[2].show()));
     kv_heads = c->in[1].dims[0], head_dim = c->in[1].dims[1], value_dim = c->in[2].dims[1];
   }
-  if (q.dims[1] != head_dim) return bad(fmt::format("query heads are {} wide, key heads {}", q.dims[1], head_dim));
+  if (q.dims[1] != head_dim)
+    return bad(fmt::format("query heads are {} wide, key heads {}", q.dims[1], head_dim));
   if (kv_heads <= 0 || q.dims[0] % kv_heads != 0)
-    return bad(fmt::format("head_count {} is no multiple of head_count_kv {}", q.dims[0], kv_heads));
+    return bad(
+        fmt::format("head_count {} is no multiple of head_count_kv {}", q.dims[0], kv_heads));
   Attributes& a = c->op->attr;
   a.heads = q.dims[0], a.kv_heads = kv_heads, a.head_dim = head_dim, a.value_dim = value_dim;
   c->out = {vector_shape(int64_t{a.heads} * value_dim)};
@@ -120,7 +141,8 @@ Result<void> same(ShapeCall* c) {
 }
 
 Result<void> softcap(ShapeCall* c) {
-  if (!(c->facts[0] > 0)) return bad(fmt::format("the cap is {}, a positive number is needed", c->facts[0]));
+  if (!(c->facts[0] > 0))
+    return bad(fmt::format("the cap is {}, a positive number is needed", c->facts[0]));
   c->op->attr.scalar = c->facts[0];
   return same(c);
 }
@@ -138,18 +160,24 @@ Result<void> concat(ShapeCall* c) {
 
 Result<void> split(ShapeCall* c) {
   const double n = c->facts[0];
-  if (c->in[0].rank != 1) return bad(fmt::format("split cuts a plain vector, this is {}", c->in[0].show()));
+  if (c->in[0].rank != 1)
+    return bad(fmt::format("split cuts a plain vector, this is {}", c->in[0].show()));
   if (n < 1 || n > 64 || n != static_cast<int>(n) || c->in[0].width() % static_cast<int>(n) != 0)
-    return bad(fmt::format("a value of width {} does not split into {} equal parts", c->in[0].width(), n));
+    return bad(
+        fmt::format("a value of width {} does not split into {} equal parts", c->in[0].width(), n));
   c->out.assign(static_cast<size_t>(n), vector_shape(c->in[0].width() / static_cast<int>(n)));
   return {};
 }
 
 Result<void> slice(ShapeCall* c) {
-  const double first = c->facts[0], count = c->facts[1], width = static_cast<double>(c->in[0].width());
-  if (c->in[0].rank != 1) return bad(fmt::format("slice cuts a plain vector, this is {}", c->in[0].show()));
-  if (first < 0 || count < 1 || first + count > width || first != static_cast<int32_t>(first) || count != static_cast<int32_t>(count))
-    return bad(fmt::format("columns {} to {} are not inside a value of width {}", first, first + count, width));
+  const double first = c->facts[0], count = c->facts[1],
+               width = static_cast<double>(c->in[0].width());
+  if (c->in[0].rank != 1)
+    return bad(fmt::format("slice cuts a plain vector, this is {}", c->in[0].show()));
+  if (first < 0 || count < 1 || first + count > width || first != static_cast<int32_t>(first) ||
+      count != static_cast<int32_t>(count))
+    return bad(fmt::format("columns {} to {} are not inside a value of width {}", first,
+                           first + count, width));
   c->op->attr.first = static_cast<int32_t>(first), c->op->attr.count = static_cast<int32_t>(count);
   c->out = {vector_shape(static_cast<int64_t>(count))};
   return {};
@@ -176,15 +204,20 @@ Result<void> experts(ShapeCall* c) {
   const auto& w = c->weights;
   const int64_t width = c->in[0].width();
   if (!w[3]) return bad("experts needs down=");
-  if ((w[2] != nullptr) == (w[0] != nullptr && w[1] != nullptr)) return bad("experts takes gate= and up=, or gate_up=");
-  const int64_t hidden = static_cast<int64_t>(w[3]->dims[0]), n = static_cast<int64_t>(w[3]->dims[2]);
+  if ((w[2] != nullptr) == (w[0] != nullptr && w[1] != nullptr))
+    return bad("experts takes gate= and up=, or gate_up=");
+  const int64_t hidden = static_cast<int64_t>(w[3]->dims[0]),
+                n = static_cast<int64_t>(w[3]->dims[2]);
   if (static_cast<int64_t>(w[3]->dims[1]) != width)
-    return bad(fmt::format("tensor {} has shape {}, its second number must be {}", w[3]->name, dims_text(*w[3]), width));
+    return bad(fmt::format("tensor {} has shape {}, its second number must be {}", w[3]->name,
+                           dims_text(*w[3]), width));
   for (size_t k = 0; k < 3; ++k) {
     if (!w[k]) continue;
     const int64_t out = k == 2 ? 2 * hidden : hidden;
-    if (static_cast<int64_t>(w[k]->dims[0]) != width || static_cast<int64_t>(w[k]->dims[1]) != out || static_cast<int64_t>(w[k]->dims[2]) != n)
-      return bad(fmt::format("tensor {} has shape {}, {{{}, {}, {}}} is needed", w[k]->name, dims_text(*w[k]), width, out, n));
+    if (static_cast<int64_t>(w[k]->dims[0]) != width ||
+        static_cast<int64_t>(w[k]->dims[1]) != out || static_cast<int64_t>(w[k]->dims[2]) != n)
+      return bad(fmt::format("tensor {} has shape {}, {{{}, {}, {}}} is needed", w[k]->name,
+                             dims_text(*w[k]), width, out, n));
   }
   CULET_TRY_VOID(want_vector(*c, 4, n));
   c->out = {vector_shape(width)};
@@ -194,22 +227,31 @@ Result<void> experts(ShapeCall* c) {
 Result<void> short_conv(ShapeCall* c) {
   const format::TensorInfo& w = *c->weights[0];
   const int64_t width = c->in[0].width();
-  if (static_cast<int64_t>(w.dims[1]) != width || c->state_width != width || static_cast<int64_t>(w.dims[0]) != c->state_rows + 1)
-    return bad(fmt::format("tensor {} has shape {}, the value is {} wide and the state {} x {}; {{rows + 1, width}} is needed", w.name, dims_text(w), width, c->state_rows, c->state_width));
+  if (static_cast<int64_t>(w.dims[1]) != width || c->state_width != width ||
+      static_cast<int64_t>(w.dims[0]) != c->state_rows + 1)
+    return bad(
+        fmt::format("tensor {} has shape {}, the value is {} wide and the state {} x {}; {{rows + "
+                    "1, width}} is needed",
+                    w.name, dims_text(w), width, c->state_rows, c->state_width));
   c->out = {c->in[0]};
   return {};
 }
 
 using Rule = Result<void> (*)(ShapeCall*);
-struct Row { OpKind kind; Rule rule; };
+struct Row {
+  OpKind kind;
+  Rule rule;
+};
 constexpr Row kRules[] = {
-    {OpKind::embed, embed}, {OpKind::gather, embed}, {OpKind::linear, linear}, {OpKind::rms_norm, norm},
-    {OpKind::layer_norm, norm}, {OpKind::rope, rope}, {OpKind::append, append}, {OpKind::attend, attend},
-    {OpKind::arithmetic, arithmetic}, {OpKind::silu, same}, {OpKind::gelu, same}, {OpKind::gelu_erf, same},
-    {OpKind::relu, same}, {OpKind::sigmoid, same}, {OpKind::tanh, same}, {OpKind::softmax, same},
-    {OpKind::softcap, softcap}, {OpKind::concat, concat}, {OpKind::split, split}, {OpKind::slice, slice},
-    {OpKind::row_mean, row_mean}, {OpKind::route, route}, {OpKind::experts, experts},
-    {OpKind::short_conv, short_conv}, {OpKind::suppress, same},
+    {OpKind::embed, embed},   {OpKind::gather, embed},    {OpKind::linear, linear},
+    {OpKind::rms_norm, norm}, {OpKind::layer_norm, norm}, {OpKind::rope, rope},
+    {OpKind::append, append}, {OpKind::attend, attend},   {OpKind::arithmetic, arithmetic},
+    {OpKind::silu, same},     {OpKind::gelu, same},       {OpKind::gelu_erf, same},
+    {OpKind::relu, same},     {OpKind::sigmoid, same},    {OpKind::tanh, same},
+    {OpKind::softmax, same},  {OpKind::softcap, softcap}, {OpKind::concat, concat},
+    {OpKind::split, split},   {OpKind::slice, slice},     {OpKind::row_mean, row_mean},
+    {OpKind::route, route},   {OpKind::experts, experts}, {OpKind::short_conv, short_conv},
+    {OpKind::suppress, same},
 };
 
 }  // namespace
@@ -222,7 +264,8 @@ int64_t Shape::width() const {
 
 std::string Shape::show() const {
   std::string s = "[";
-  for (int32_t d = 0; d < rank; ++d) s += fmt::format("{}{}", d ? ", " : "", dims[static_cast<size_t>(d)]);
+  for (int32_t d = 0; d < rank; ++d)
+    s += fmt::format("{}{}", d ? ", " : "", dims[static_cast<size_t>(d)]);
   return s + "]";
 }
 

@@ -1,14 +1,14 @@
 // Shape rules: one function an op, from operands and attributes to result shapes.
 #pragma once
 
+#include "culet/result.h"
+#include "format/gguf.h"
+#include "plan/plan.h"
+
 #include <array>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "culet/result.h"
-#include "format/gguf.h"
-#include "plan/plan.h"
 
 namespace culet::plan {
 
@@ -17,7 +17,7 @@ struct Shape {
   int32_t rank = 1;
   int64_t width() const;
   int32_t last() const { return dims[static_cast<size_t>(rank - 1)]; }
-  std::string show() const;   // "[4, 64]"
+  std::string show() const;  // "[4, 64]"
   bool operator==(const Shape& o) const;
 };
 Shape vector_shape(int64_t width);
@@ -26,10 +26,10 @@ Shape vector_shape(int64_t width);
 // caller adds the place.
 struct ShapeCall {
   Op* op = nullptr;
-  std::vector<Shape> in;                                   // of the values
-  std::vector<const format::TensorInfo*> weights;          // nullptr: left out
+  std::vector<Shape> in;                           // of the values
+  std::vector<const format::TensorInfo*> weights;  // nullptr: left out
   std::vector<std::string> weight_names;
-  std::vector<double> facts;                               // positional facts, in order
+  std::vector<double> facts;  // positional facts, in order
   const CacheSpec* cache = nullptr;
   int32_t state_rows = 0, state_width = 0;
   std::vector<Shape> out;

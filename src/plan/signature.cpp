@@ -7,7 +7,10 @@
 namespace culet::plan {
 namespace {
 
-struct Row { OpKind kind; std::string_view name, signature, meaning; };
+struct Row {
+  OpKind kind;
+  std::string_view name, signature, meaning;
+};
 constexpr Row kRows[] = {
 #define CULET_OP(name, signature, meaning) {OpKind::name, #name, signature, meaning},
 #include "plan/ops.def"
@@ -17,8 +20,10 @@ constexpr Row kRows[] = {
 OperandRule operand(std::string_view word) {
   using K = OperandRule::Kind;
   static constexpr std::pair<std::string_view, K> kKinds[] = {
-      {"v", K::kValue}, {"v*", K::kValues}, {"w", K::kTensor}, {"w?", K::kOptionalTensor},
-      {"f", K::kFact}, {"cache", K::kCache}, {"state", K::kState}, {"cache_or_kv", K::kCacheOrPair}};
+      {"v", K::kValue},     {"v*", K::kValues},
+      {"w", K::kTensor},    {"w?", K::kOptionalTensor},
+      {"f", K::kFact},      {"cache", K::kCache},
+      {"state", K::kState}, {"cache_or_kv", K::kCacheOrPair}};
   for (const auto& [name, kind] : kKinds)
     if (name == word) return {kind};
   CULET_CHECK(false && "unknown operand kind in ops.def");
@@ -26,8 +31,9 @@ OperandRule operand(std::string_view word) {
 
 AttributeRule attribute(std::string_view word) {
   using K = AttributeRule::Kind;
-  static constexpr std::pair<std::string_view, K> kKinds[] = {{"num", K::kNumber}, {"int", K::kInteger}, {"flag", K::kFlag},
-                                                              {"word", K::kWord}, {"tensor", K::kTensor}, {"mask", K::kMask}};
+  static constexpr std::pair<std::string_view, K> kKinds[] = {
+      {"num", K::kNumber}, {"int", K::kInteger},   {"flag", K::kFlag},
+      {"word", K::kWord},  {"tensor", K::kTensor}, {"mask", K::kMask}};
   AttributeRule a;
   const size_t colon = word.find(':');
   a.name = word.substr(0, colon);
@@ -49,8 +55,10 @@ Signature parse(const Row& row) {
     const size_t end = rest.find(' ');
     const std::string_view word = rest.substr(0, end);
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-    if (word.find(':') == std::string_view::npos) s.operands.push_back(operand(word));
-    else s.attributes.push_back(attribute(word));
+    if (word.find(':') == std::string_view::npos)
+      s.operands.push_back(operand(word));
+    else
+      s.attributes.push_back(attribute(word));
   }
   return s;
 }
@@ -68,7 +76,8 @@ const std::vector<Signature>& signatures() {
 
 const Signature* find_signature(std::string_view name) {
   for (const Signature& s : signatures())
-    if (s.writable && s.name == name && s.kind != OpKind::append && s.kind != OpKind::arithmetic) return &s;
+    if (s.writable && s.name == name && s.kind != OpKind::append && s.kind != OpKind::arithmetic)
+      return &s;
   return nullptr;
 }
 

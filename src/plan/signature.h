@@ -1,16 +1,25 @@
 // The operand and attribute rules of every op, read once from the signatures in ops.def.
 #pragma once
 
+#include "plan/plan.h"
+
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plan/plan.h"
-
 namespace culet::plan {
 
 struct OperandRule {
-  enum class Kind { kValue, kValues, kTensor, kOptionalTensor, kFact, kCache, kState, kCacheOrPair };
+  enum class Kind {
+    kValue,
+    kValues,
+    kTensor,
+    kOptionalTensor,
+    kFact,
+    kCache,
+    kState,
+    kCacheOrPair
+  };
   Kind kind;
 };
 struct AttributeRule {
@@ -18,17 +27,17 @@ struct AttributeRule {
   std::string name;
   Kind kind;
   bool has_default = false;
-  std::string default_text;   // "0", "causal", "none"
+  std::string default_text;  // "0", "causal", "none"
 };
 struct Signature {
   OpKind kind;
   std::string_view name, meaning;
-  bool writable = false;      // may stand in an architecture file
+  bool writable = false;  // may stand in an architecture file
   std::vector<OperandRule> operands;
   std::vector<AttributeRule> attributes;
 };
 
-const std::vector<Signature>& signatures();                 // in OpKind order
-const Signature* find_signature(std::string_view name);     // nullptr: no op a file can write
+const std::vector<Signature>& signatures();              // in OpKind order
+const Signature* find_signature(std::string_view name);  // nullptr: no op a file can write
 
 }  // namespace culet::plan
