@@ -1,0 +1,216 @@
+// append and attend against a plain softmax in double precision; and the same bits for any number
+// of threads, cut into passes, and company in the batch.
+#include "backend/cpu/test_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace culet::backend::test {
+namespace {
+
+constexpr int32_t kTokens = 50;
+
+struct Shape {
+  int32_t heads = 4, kv_heads = 2, head_dim = 16, value_dim = 24;
+  int64_t window = 0;  // 0: full
+  float softcap = 0;
+  bool wanted_only = true;  // attend runs for the wanted rows
+  int32_t rope = 0;         // dims; 0: none
+};
+
+struct AttentionModel {
+  explicit AttentionModel(const Shape& shape) : s(shape) {
+    model.layer = 0;
+    table[0] = model.matrix(TensorType::F32, kTokens, s.heads * s.head_dim);
+    table[1] = model.matrix(TensorType::F32, kTokens, s.kv_heads * s.head_dim);
+    table[2] = model.matrix(TensorType::F32, kTokens, s.kv_heads * s.value_dim);
+    ValueId q = embed(0, {s.heads, s.head_dim}), k = embed(1, {s.kv_heads, s.head_dim});
+    const ValueId v = embed(2, {s.kv_heads, s.value_dim});
+    if (s.rope > 0) {
+      model.plan.ropes.push_back(
+          {.base = 1000, .scale = 0.5, .attn_factor = 1, .dims = s.rope, .factors = plan::kNone});
+      q = rope(q, {s.heads, s.head_dim}), k = rope(k, {s.kv_heads, s.head_dim});
+    }
+    const int32_t cache = model.cache(
+        {"kv", 0, s.window > 0 ? plan::CachePolicy::kWindow : plan::CachePolicy::kGlobal, s.window,
+         s.kv_heads, s.head_dim, s.value_dim});
+    model.op(OpKind::append, {k, v}, {}, {}, {.cache = cache});
+    const RowSet rows = s.wanted_only ? RowSet::kWanted : RowSet::kAll;
+    if (s.wanted_only) q = select(q, {s.heads, s.head_dim});
+    ValueId y = model.value({s.heads * s.value_dim}, rows);
+    Attributes attr;
+    attr.cache = cache;
+    attr.heads = s.heads, attr.kv_heads = s.kv_heads, attr.head_dim = s.head_dim,
+    attr.value_dim = s.value_dim;
+    attr.scale = 3.0f, attr.softcap = s.softcap;
+    model.op(OpKind::attend, {q}, {y}, {}, attr);
+    if (!s.wanted_only) y = select(y, {s.heads * s.value_dim});
+    model.plan.outputs.push_back({"y", y});
+    model.finish();
+  }
+  ValueId embed(int t, std::vector<int32_t> dims) {
+    const ValueId v = model.value(std::move(dims));
+    model.op(OpKind::embed, {}, {v}, {table[t]});
+    return v;
+  }
+  ValueId select(ValueId in, std::vector<int32_t> dims) {
+    const ValueId v = model.value(std::move(dims), RowSet::kWanted);
+    model.op(OpKind::select_rows, {in}, {v});
+    return v;
+  }
+  ValueId rope(ValueId in, std::vector<int32_t> dims) {
+    const ValueId v = model.value(std::move(dims));
+    model.op(OpKind::rope, {in}, {v}, {}, {.rope = 0});
+    return v;
+  }
+
+  // Row `t`, column of head h, of one of the tables, rotated as the model does.
+  double at(const std::vector<float>& values, int32_t token, int64_t position, int32_t width,
+            int32_t head, int32_t dim, int32_t d, bool rotate) const {
+    const auto x = [&](int32_t i) {
+      return static_cast<double>(values[static_cast<size_t>(token * width + head * dim + i)]);
+    };
+    const int32_t half = s.rope / 2;
+    if (!rotate || d >= s.rope) return x(d);
+    const int32_t pair = d % half;
+    const double angle =
+        static_cast<double>(position) * 0.5 * std::pow(1000.0, -2.0 * pair / s.rope);
+    return d < half ? x(pair) * std::cos(angle) - x(pair + half) * std::sin(angle)
+                    : x(pair) * std::sin(angle) + x(pair + half) * std::cos(angle);
+  }
+
+  std::vector<double> oracle(const std::vector<int32_t>& tokens, int64_t p) const {
+    const std::vector<float> q = model.dequantized(table[0]), k = model.dequantized(table[1]),
+                             v = model.dequantized(table[2]);
+    std::vector<double> out;
+    for (int32_t h = 0; h < s.heads; ++h) {
+      const int32_t kv = h / (s.heads / s.kv_heads);
+      std::vector<double> sum(static_cast<size_t>(s.value_dim), 0);
+      double total = 0;
+      for (int64_t j = s.window > 0 ? std::max<int64_t>(0, p - s.window + 1) : 0; j <= p; ++j) {
+        double dot = 0;
+        for (int32_t d = 0; d < s.head_dim; ++d) {
+          dot += at(q, tokens[static_cast<size_t>(p)], p, s.heads * s.head_dim, h, s.head_dim, d,
+                    s.rope > 0) *
+                 at(k, tokens[static_cast<size_t>(j)], j, s.kv_heads * s.head_dim, kv, s.head_dim,
+                    d, s.rope > 0);
+        }
+        double score = dot * 3.0;
+        if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
+        const double weight = std::exp(score);
+        total += weight;
+        for (int32_t d = 0; d < s.value_dim; ++d) {
+          sum[static_cast<size_t>(d)] +=
+              weight * at(v, tokens[static_cast<size_t>(j)], j, s.kv_heads * s.value_dim, kv,
+                          s.value_dim, d, false);
+        }
+      }
+      for (double x : sum) out.push_back(x / total);
+    }
+    return out;
+  }
+
+  Shape s;
+  TestModel model;
+  TensorId table[3];
+};
+
+std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 5) {
+  std::mt19937 rng(seed);
+  std::vector<int32_t> tokens(n);
+  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kTokens);
+  return tokens;
+}
+
+cache::CacheOptions f32_cache(int64_t positions = 4096) {
+  return {.k_type = kernels::kKvF32, .v_type = kernels::kKvF32, .max_positions = positions};
+}
+
+TEST(Attention, AgainstTheOracle) {
+  const Shape shapes[] = {{},
+                          {.window = 20},
+                          {.softcap = 2},
+                          {.heads = 3, .kv_heads = 3, .wanted_only = false},
+                          {.heads = 5, .kv_heads = 1, .window = 7, .wanted_only = false, .rope = 8},
+                          {.rope = 16}};
+  for (const Shape& shape : shapes) {
+    AttentionModel m(shape);
+    Prepared p(m.model, 2);
+    const std::vector<int32_t> tokens = some_tokens(100);
+    for (bool half : {false, true}) {
+      auto caches = p.caches(m.model, half ? cache::CacheOptions{} : f32_cache());
+      const std::vector<float> y = p.run(caches.get(), tokens, 33);
+      for (int64_t t = 0; t < 100; ++t) {
+        const std::vector<double> want = m.oracle(tokens, t);
+        for (size_t i = 0; i < want.size(); ++i) {
+          ASSERT_NEAR(y[static_cast<size_t>(t) * want.size() + i], want[i], half ? 2e-3 : 2e-6)
+              << t << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, KeysAndValuesMayDifferInType) {
+  AttentionModel m({});
+  Prepared p(m.model, 1);
+  const std::vector<int32_t> tokens = some_tokens(40);
+  cache::CacheOptions mixed = f32_cache();
+  mixed.k_type = kernels::kKvF16;
+  auto caches = p.caches(m.model, mixed);
+  const std::vector<float> y = p.run(caches.get(), tokens, 40);
+  const std::vector<double> want = m.oracle(tokens, 39);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y[39 * want.size() + i], want[i], 2e-3);
+}
+
+// Long contexts reach several parts: threads then work on parts of one row (waves), or on heads.
+TEST(Attention, ThreadsAndPassesChangeNothing) {
+  for (const Shape& shape :
+       {Shape{.heads = 3, .kv_heads = 1, .head_dim = 8, .value_dim = 8},
+        Shape{.heads = 3, .kv_heads = 1, .head_dim = 8, .value_dim = 8, .window = 1500},
+        Shape{.heads = 4, .kv_heads = 2, .head_dim = 8, .value_dim = 8, .window = 70}}) {
+    AttentionModel m(shape);
+    const std::vector<int32_t> tokens = some_tokens(5000);
+    std::vector<float> want;
+    for (int threads : {1, 2, 3, 4}) {
+      for (size_t pass : {256, 77}) {
+        Prepared p(m.model, threads);
+        auto caches = p.caches(m.model, {.max_positions = 6000});
+        std::vector<float> got;
+        for (size_t i = 0; i < 4900; i += pass) {  // the last row of each pass only
+          const size_t n = std::min(pass, 4900 - i);
+          const std::vector<int32_t> wanted = {static_cast<int32_t>(n) - 1};
+          const Segment s{caches.get(), static_cast<int64_t>(i), std::span(tokens).subspan(i, n),
+                          wanted};
+          ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));
+        }
+        got =
+            p.run(caches.get(), std::vector<int32_t>(tokens.begin() + 4900, tokens.begin() + 4950),
+                  pass == 256 ? 50 : 1);
+        if (want.empty()) want = got;
+        EXPECT_EQ(kernels::test::first_difference(got, want), want.size())
+            << threads << " " << pass;
+      }
+    }
+    const std::vector<double> oracle = m.oracle(tokens, 4949);
+    for (size_t i = 0; i < oracle.size(); ++i)
+      EXPECT_NEAR(want[49 * oracle.size() + i], oracle[i], 2e-3);
+  }
+}
+
+TEST(Attention, EncodersAreRefusedByName) {
+  AttentionModel m({});
+  for (plan::Op& op : m.model.plan.ops) {
+    if (op.kind == OpKind::attend) op.attr.mask = plan::Mask::kFull;
+  }
+  base::ThreadPool pool(1);
+  const kernels::Kernels kernels = kernel_table();
+  const auto made = Executor::prepare(m.model.plan, m.model.file, kernels, pool, {});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(made.error().message.find("'attend'"), std::string::npos) << made.error().message;
+}
+
+}  // namespace
+}  // namespace culet::backend::test

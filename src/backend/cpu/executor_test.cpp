@@ -1,0 +1,337 @@
+// Whole passes: a small decoder made by hand, fused and unfused, over batches of several sessions,
+// any threads, any cut into passes, any choice of wanted rows: the same bits. And what run()
+// refuses.
+#include "backend/cpu/test_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace culet::backend::test {
+namespace {
+
+constexpr int32_t kVocabulary = 300, kWidth = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 32,
+                  kHidden = 96;
+
+// Two layers (full, then a window of 24), tied embedding, softcap on the logits.
+class Decoder {
+ public:
+  Decoder(bool fused, bool integer) : fused_(fused), integer_(integer) {
+    model.plan.ropes.push_back({.dims = kHeadDim});
+    const TensorId table = model.matrix(TensorType::Q8_0, kVocabulary, kWidth);
+    ValueId x = model.value({kWidth});
+    model.op(OpKind::embed, {}, {x}, {table});
+    for (int32_t layer = 0; layer < 2; ++layer) x = add_layer(layer, x);
+    model.layer = plan::kNone;
+    const ValueId h = norm(x);
+    ValueId logits = model.value({kVocabulary}, RowSet::kWanted);
+    model.op(OpKind::linear, {h}, {logits}, {table, plan::kNone});
+    model.plan.outputs.push_back({"raw", logits});
+    const ValueId capped = model.value({kVocabulary}, RowSet::kWanted);
+    model.op(OpKind::softcap, {logits}, {capped}, {}, {.scalar = 5});
+    model.plan.outputs.push_back({"y", capped});
+    model.layer = 1;  // for finish(): two layers
+    model.finish();
+  }
+
+  TestModel model{11};
+
+ private:
+  ValueId value(std::vector<int32_t> dims, Form form = Form::kF32) {
+    return model.value(std::move(dims), rows_, form);
+  }
+
+  ValueId norm(ValueId x) {
+    const TensorId w = model.vector(kWidth);
+    const Attributes eps{.eps = 1e-5f};
+    if (fused_ && integer_) {
+      const ValueId q = value({kWidth}, Form::kQuantized);
+      model.op(OpKind::rms_norm_quantize, {x}, {q}, {w}, eps);
+      return q;
+    }
+    const ValueId h = value({kWidth});
+    model.op(OpKind::rms_norm, {x}, {h}, {w}, eps);
+    return quantized(h);
+  }
+  ValueId quantized(ValueId x) {
+    if (!integer_) return x;
+    const ValueId q = value({model.plan.values[static_cast<size_t>(x)].width}, Form::kQuantized);
+    model.op(OpKind::quantize, {x}, {q});
+    return q;
+  }
+  ValueId linear(ValueId x, int32_t k, std::vector<int32_t> dims, bool bias = false) {
+    int32_t n = 1;
+    for (int32_t d : dims) n *= d;
+    const ValueId y = value(std::move(dims));
+    const TensorId w = model.matrix(TensorType::Q5_0, n, k);
+    model.op(OpKind::linear, {x}, {y}, {w, bias ? model.vector(n) : plan::kNone});
+    return y;
+  }
+  ValueId add_linear(ValueId x, ValueId y, int32_t k) {
+    const TensorId w = model.matrix(TensorType::Q4_1, kWidth, k);
+    const ValueId sum = value({kWidth});
+    if (fused_) {
+      model.op(OpKind::linear_add, {x, y}, {sum}, {w, plan::kNone});
+    } else {
+      const ValueId product = value({kWidth});
+      model.op(OpKind::linear, {y}, {product}, {w, plan::kNone});
+      model.op(OpKind::arithmetic, {x, product}, {sum}, {}, {.arithmetic = plan::Arithmetic::kAdd});
+    }
+    return sum;
+  }
+  ValueId rope(ValueId x, int32_t heads) {
+    const ValueId y = value({heads, kHeadDim});
+    model.op(OpKind::rope, {x}, {y}, {}, {.rope = 0, .rope_adjacent = true});
+    return y;
+  }
+  ValueId select(ValueId x, std::vector<int32_t> dims) {
+    const ValueId y = model.value(std::move(dims), RowSet::kWanted);
+    model.op(OpKind::select_rows, {x}, {y});
+    return y;
+  }
+
+  ValueId add_layer(int32_t layer, ValueId x) {
+    model.layer = layer;
+    const ValueId h = norm(x);
+    ValueId q = rope(linear(h, kWidth, {kHeads, kHeadDim}), kHeads);
+    const ValueId k = linear(h, kWidth, {kKvHeads, kHeadDim}, true);
+    const ValueId v = linear(h, kWidth, {kKvHeads, kHeadDim});
+    const int32_t cache = model.cache(
+        {"kv", layer, layer == 1 ? plan::CachePolicy::kWindow : plan::CachePolicy::kGlobal,
+         layer == 1 ? 24 : 0, kKvHeads, kHeadDim, kHeadDim});
+    model.op(OpKind::append, {rope(k, kKvHeads), v}, {}, {}, {.cache = cache});
+    if (layer == 1) {  // rows nobody asks about stop here
+      x = select(x, {kWidth});
+      q = select(q, {kHeads, kHeadDim});
+      rows_ = RowSet::kWanted;
+    }
+    const ValueId a = value({kHeads * kHeadDim});
+    Attributes attr;
+    attr.cache = cache;
+    attr.heads = kHeads, attr.kv_heads = kKvHeads, attr.head_dim = kHeadDim,
+    attr.value_dim = kHeadDim;
+    attr.scale = 0.2f;
+    model.op(OpKind::attend, {q}, {a}, {}, attr);
+    x = add_linear(x, quantized(a), kHeads * kHeadDim);
+    return add_linear(x, quantized(mlp(norm(x))), kHidden);
+  }
+  ValueId mlp(ValueId h) {
+    const TensorId gate = model.matrix(TensorType::Q8_0, kHidden, kWidth),
+                   up = model.matrix(TensorType::Q8_0, kHidden, kWidth);
+    const ValueId y = value({kHidden});
+    if (fused_) {
+      model.op(OpKind::gated_linear, {h}, {y}, {gate, up, plan::kNone, plan::kNone},
+               {.activation = plan::Activation::kGelu});
+      return y;
+    }
+    const ValueId g = value({kHidden}), u = value({kHidden}), a = value({kHidden});
+    model.op(OpKind::linear, {h}, {g}, {gate, plan::kNone});
+    model.op(OpKind::linear, {h}, {u}, {up, plan::kNone});
+    model.op(OpKind::gelu, {g}, {a});
+    model.op(OpKind::arithmetic, {a, u}, {y}, {}, {.arithmetic = plan::Arithmetic::kMul});
+    return y;
+  }
+
+  bool fused_, integer_;
+  RowSet rows_ = RowSet::kAll;
+};
+
+std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 9) {
+  std::mt19937 rng(seed);
+  std::vector<int32_t> tokens(n);
+  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kVocabulary);
+  return tokens;
+}
+
+void expect_same(const std::vector<float>& got, const std::vector<float>& want,
+                 const std::string& what) {
+  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
+  for (float x : want) ASSERT_TRUE(std::isfinite(x));
+}
+
+constexpr Limits kWide{256, 256};
+
+TEST(Executor, FusedThreadsAndPassesChangeNothing) {
+  const std::vector<int32_t> tokens = some_tokens(90);
+  for (bool integer : {true, false}) {
+    Decoder plain(false, integer), fused(true, integer);
+    std::vector<float> want;
+    for (Decoder* d : {&plain, &fused}) {
+      for (int threads : {1, 2, 4}) {
+        for (size_t pass : {90, 32, 13, 1}) {
+          Prepared p(d->model, threads, kWide);
+          auto caches = p.caches(d->model);
+          const std::vector<float> got = p.run(caches.get(), tokens, pass);
+          if (want.empty()) want = got;
+          expect_same(got, want,
+                      std::to_string(threads) + " threads, passes of " + std::to_string(pass));
+        }
+      }
+    }
+  }
+}
+
+TEST(Executor, EveryInstructionSetGivesTheSameBits) {
+  const std::vector<int32_t> tokens = some_tokens(70);
+  Decoder d(true, true);
+  Prepared scalar(d.model, 1, kWide, "scalar");
+  auto caches = scalar.caches(d.model);
+  const std::vector<float> want = scalar.run(caches.get(), tokens, 70);
+  for (const kernels::IsaLevel* level = kernels::isa_levels(); level->name != nullptr; ++level) {
+    if (!level->usable) continue;
+    Prepared p(d.model, 2, kWide, level->name);
+    caches = p.caches(d.model);
+    expect_same(p.run(caches.get(), tokens, 70), want, level->name);
+  }
+}
+
+TEST(Executor, SessionsInOneBatchAreAsAlone) {
+  Decoder d(true, true);
+  Prepared p(d.model, 2, kWide);
+  const std::vector<int32_t> tokens[] = {some_tokens(60, 1), some_tokens(35, 2),
+                                         some_tokens(41, 3)};
+  std::vector<std::unique_ptr<cache::CacheSet>> sets;
+  std::vector<float> alone[3];
+  for (int i = 0; i < 3; ++i) {
+    auto own = p.caches(d.model);
+    alone[i] = p.run(own.get(), tokens[i], 256);
+    sets.push_back(p.caches(d.model));
+  }
+  // 30, 5 and 11 rows at once, then the other 30 of each.
+  std::vector<float> together[3];
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::vector<int32_t>> wanted(3);
+    std::vector<Segment> batch;
+    for (int i = 0; i < 3; ++i) {
+      const auto start = sets[static_cast<size_t>(i)]->length();
+      const size_t n = round == 0 ? tokens[i].size() - 30 : 30;
+      for (size_t w = 0; w < n; ++w)
+        wanted[static_cast<size_t>(i)].push_back(static_cast<int32_t>(w));
+      batch.push_back({sets[static_cast<size_t>(i)].get(), start,
+                       std::span(tokens[i]).subspan(static_cast<size_t>(start), n),
+                       wanted[static_cast<size_t>(i)]});
+    }
+    ASSERT_TRUE(p.executor->run(*p.workspace, batch));
+    auto rows = p.executor->output(*p.workspace, "y");
+    for (int i = 0; i < 3; ++i) {
+      const size_t floats = batch[static_cast<size_t>(i)].wanted.size() * kVocabulary;
+      together[i].insert(together[i].end(), rows.begin(),
+                         rows.begin() + static_cast<std::ptrdiff_t>(floats));
+      rows = rows.subspan(floats);
+    }
+    EXPECT_TRUE(rows.empty());
+  }
+  for (int i = 0; i < 3; ++i) expect_same(together[i], alone[i], "session " + std::to_string(i));
+}
+
+TEST(Executor, OnlyWantedRowsComeOut) {
+  Decoder d(true, true);
+  Prepared p(d.model, 2, kWide);
+  const std::vector<int32_t> tokens = some_tokens(50);
+  auto all = p.caches(d.model);
+  const std::vector<float> want = p.run(all.get(), tokens, 50);
+  auto some = p.caches(d.model);
+  const std::vector<int32_t> wanted = {0, 17, 18, 49};
+  const Segment s{some.get(), 0, tokens, wanted};
+  ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));
+  const auto rows = p.executor->output(*p.workspace, "y");
+  ASSERT_EQ(rows.size(), wanted.size() * kVocabulary);
+  for (size_t w = 0; w < wanted.size(); ++w) {
+    for (size_t i = 0; i < kVocabulary; ++i) {
+      ASSERT_EQ(rows[w * kVocabulary + i], want[static_cast<size_t>(wanted[w]) * kVocabulary + i]);
+    }
+  }
+  // None wanted: the cache is filled all the same, and the next row does not notice.
+  auto none = p.caches(d.model);
+  const Segment first{none.get(), 0, std::span(tokens).first(49), {}};
+  ASSERT_TRUE(p.executor->run(*p.workspace, {&first, 1}));
+  EXPECT_TRUE(p.executor->output(*p.workspace, "y").empty());
+  const std::vector<float> last = p.run(none.get(), {tokens[49]}, 1);
+  expect_same(last, std::vector<float>(want.end() - kVocabulary, want.end()),
+              "row after unwanted ones");
+}
+
+TEST(Executor, RewindGivesTheSameBitsAgain) {
+  Decoder d(true, true);
+  Prepared p(d.model, 1, kWide);
+  const std::vector<int32_t> tokens = some_tokens(80);
+  auto caches = p.caches(d.model);
+  const std::vector<float> want = p.run(caches.get(), tokens, 80);
+  ASSERT_EQ(caches->truncate(60), cache::Truncation::kDone);
+  p.run(caches.get(), some_tokens(5, 77), 5);  // another way on
+  ASSERT_EQ(caches->truncate(60), cache::Truncation::kDone);
+  const std::vector<float> again =
+      p.run(caches.get(), std::vector<int32_t>(tokens.begin() + 60, tokens.end()), 7);
+  expect_same(again, std::vector<float>(want.begin() + 60 * kVocabulary, want.end()),
+              "after a rewind");
+}
+
+TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
+  Decoder d(true, true);
+  Prepared p(d.model, 1, kWide);
+  auto roomy = p.caches(d.model);
+  auto tight = p.caches(d.model, {.max_positions = 10});
+  const std::vector<int32_t> tokens = some_tokens(11);
+  const Segment batch[] = {{roomy.get(), 0, tokens, {}}, {tight.get(), 0, tokens, {}}};
+  const auto full = p.executor->run(*p.workspace, batch);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, ErrorCode::kExhausted);
+  EXPECT_EQ(roomy->length(), 0);
+  EXPECT_EQ(tight->length(), 0);
+
+  const std::vector<int32_t> strange = {1, kVocabulary};
+  const Segment s{roomy.get(), 0, strange, {}};
+  const auto outside = p.executor->run(*p.workspace, {&s, 1});
+  ASSERT_FALSE(outside);
+  EXPECT_EQ(outside.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(roomy->length(), 0);
+  EXPECT_EQ(p.run(roomy.get(), tokens, 11).size(), 11u * kVocabulary);
+}
+
+TEST(Executor, OpsAndTypesWithoutKernelsAreRefusedByName) {
+  base::ThreadPool pool(1);
+  const kernels::Kernels kernels = kernel_table();
+  for (OpKind kind : {OpKind::route, OpKind::experts, OpKind::short_conv, OpKind::gather,
+                      OpKind::softmax, OpKind::suppress}) {
+    TestModel m;
+    const ValueId x = m.value({32}), y = m.value({32});
+    m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, 4, 32)});
+    m.op(kind, {x}, {y});
+    m.finish();
+    const auto made = Executor::prepare(m.plan, m.file, kernels, pool, {});
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(made.error().message.find("a line of text"), std::string::npos)
+        << made.error().message;
+  }
+  TestModel m;  // int8 rows against float weights: the plan should not ask for that
+  const ValueId x = m.value({32}), q = m.value({32}, RowSet::kAll, Form::kQuantized),
+                y = m.value({16});
+  m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, 4, 32)});
+  m.op(OpKind::quantize, {x}, {q});
+  m.op(OpKind::linear, {q}, {y}, {m.matrix(TensorType::F32, 16, 32), plan::kNone});
+  m.finish();
+  const auto made = Executor::prepare(m.plan, m.file, kernels, pool, {});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("F32"), std::string::npos) << made.error().message;
+}
+
+TEST(Executor, ProgressEndsAtAll) {
+  Decoder d(true, true);
+  base::ThreadPool pool(2);
+  const kernels::Kernels kernels = kernel_table();
+  uint64_t last = 0, all = 1;
+  const auto made = Executor::prepare(d.model.plan, d.model.file, kernels, pool,
+                                      {.progress = [&](uint64_t done, uint64_t sum) {
+                                        EXPECT_GT(done, last);
+                                        last = done, all = sum;
+                                      }});
+  ASSERT_TRUE(made);
+  EXPECT_EQ(last, all);
+  EXPECT_GE((*made)->packed_bytes(), all);
+  EXPECT_EQ((*made)->output_width("y"), kVocabulary);
+  EXPECT_GT((*made)->workspace_bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace culet::backend::test

@@ -1,0 +1,467 @@
+// Every op that works row by row against a plain double-precision formula; and the same bits for
+// any number of threads and any cut of the rows into passes.
+#include "backend/cpu/test_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace culet::backend::test {
+namespace {
+
+using Row = std::vector<double>;
+
+// y = op(inputs of `dims`): each input is a float table of its own, picked by token.
+struct OpCase {
+  OpKind kind;
+  std::vector<std::vector<int32_t>> in, out;  // shapes of a row
+  std::vector<int64_t> vectors = {};          // sizes of float operands; -1: left out
+  Attributes attr = {};
+  // out[j] = oracle(in rows, vectors)[j], concatenated
+  std::function<Row(const std::vector<Row>&, const std::vector<Row>&)> oracle = {};
+};
+
+int32_t width(const std::vector<int32_t>& dims) {
+  int32_t n = 1;
+  for (int32_t d : dims) n *= d;
+  return n;
+}
+
+constexpr int64_t kTokens = 40;
+
+struct OpModel {
+  explicit OpModel(const OpCase& c) {
+    std::vector<ValueId> in, out;
+    for (const auto& dims : c.in) {
+      tables.push_back(model.matrix(TensorType::F32, kTokens, width(dims)));
+      in.push_back(model.value(dims));
+      model.op(OpKind::embed, {}, {in.back()}, {tables.back()});
+    }
+    std::vector<TensorId> weights;
+    for (int64_t n : c.vectors) weights.push_back(n < 0 ? plan::kNone : model.vector(n));
+    for (const auto& dims : c.out) out.push_back(model.value(dims));
+    model.op(c.kind, in, out, weights, c.attr);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const ValueId wanted = model.value(c.out[i], RowSet::kWanted);
+      model.op(OpKind::select_rows, {out[i]}, {wanted});
+      model.plan.outputs.push_back({"y" + std::to_string(i), wanted});
+    }
+    model.finish();
+    for (size_t i = 0; i < c.vectors.size(); ++i) {
+      vectors.emplace_back();
+      if (c.vectors[i] < 0) continue;
+      for (float x : model.dequantized(weights[i]))
+        vectors.back().push_back(static_cast<double>(x));
+    }
+  }
+  std::vector<Row> inputs(const OpCase& c, int32_t token) const {
+    std::vector<Row> rows;
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const std::vector<float> table = model.dequantized(tables[i]);
+      const auto n = static_cast<size_t>(width(c.in[i]));
+      const auto first =
+          table.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(token) * n);
+      rows.emplace_back(first, first + static_cast<std::ptrdiff_t>(n));
+    }
+    return rows;
+  }
+
+  TestModel model;
+  std::vector<TensorId> tables;
+  std::vector<Row> vectors;
+};
+
+std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 3) {
+  std::mt19937 rng(seed);
+  std::vector<int32_t> tokens(n);
+  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kTokens);
+  return tokens;
+}
+
+void expect_oracle(const OpCase& c, const OpModel& m, double tolerance) {
+  Prepared p(m.model, 1);
+  const std::vector<int32_t> tokens = some_tokens(9);
+  std::vector<std::vector<float>> outputs;
+  for (size_t i = 0; i < c.out.size(); ++i)
+    outputs.push_back(p.run(nullptr, tokens, 9, "y" + std::to_string(i)));
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    const Row want = c.oracle(m.inputs(c, tokens[t]), m.vectors);
+    size_t at = 0;
+    for (size_t i = 0; i < c.out.size(); ++i) {
+      const auto n = static_cast<size_t>(width(c.out[i]));
+      for (size_t j = 0; j < n; ++j, ++at) {
+        ASSERT_NEAR(outputs[i][t * n + j], want[at], tolerance * (1 + std::abs(want[at])))
+            << "token " << t << " output " << i << " column " << j;
+      }
+    }
+  }
+}
+
+void expect_same_bits(const OpModel& m) {
+  const std::vector<int32_t> tokens = some_tokens(200);
+  Limits limits{256, 256};
+  const std::vector<float> want = Prepared(m.model, 1, limits).run(nullptr, tokens, 200, "y0");
+  for (int threads : {2, 4}) {
+    Prepared p(m.model, threads, limits);
+    EXPECT_EQ(kernels::test::first_difference(p.run(nullptr, tokens, 200, "y0"), want), want.size())
+        << threads;
+    EXPECT_EQ(kernels::test::first_difference(p.run(nullptr, tokens, 1, "y0"), want), want.size())
+        << threads;
+    EXPECT_EQ(kernels::test::first_difference(p.run(nullptr, tokens, 67, "y0"), want), want.size())
+        << threads;
+  }
+}
+
+void check(const OpCase& c, double tolerance = 1e-6) {
+  OpModel m(c);
+  expect_oracle(c, m, tolerance);
+  expect_same_bits(m);
+}
+
+Row map(const Row& x, const std::function<double(double)>& f) {
+  Row y;
+  for (double v : x) y.push_back(f(v));
+  return y;
+}
+
+TEST(Ops, Embed) {
+  check({OpKind::slice,
+         {{100}},
+         {{100}},
+         {},
+         {.count = 100},
+         [](const auto& in, const auto&) { return in[0]; }},
+        0);
+}
+
+Row rms(const Row& x, size_t n, const Row& w, double eps) {
+  Row y(x.size());
+  for (size_t v = 0; v < x.size(); v += n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) sum += x[v + i] * x[v + i];
+    for (size_t i = 0; i < n; ++i) {
+      y[v + i] = x[v + i] / std::sqrt(sum / static_cast<double>(n) + eps) * (w.empty() ? 1 : w[i]);
+    }
+  }
+  return y;
+}
+
+TEST(Ops, RmsNorm) {
+  const Attributes attr{.eps = 1e-5f};
+  check({OpKind::rms_norm, {{200}}, {{200}}, {200}, attr, [](const auto& in, const auto& w) {
+           return rms(in[0], 200, w[0], 1e-5);
+         }});
+  check({OpKind::rms_norm, {{3, 64}}, {{3, 64}}, {64}, attr, [](const auto& in, const auto& w) {
+           return rms(in[0], 64, w[0], 1e-5);
+         }});
+  check({OpKind::rms_norm, {{100}}, {{100}}, {-1}, attr, [](const auto& in, const auto&) {
+           return rms(in[0], 100, {}, 1e-5);
+         }});
+}
+
+TEST(Ops, LayerNorm) {
+  const auto oracle = [](const std::vector<Row>& in, const std::vector<Row>& w) {
+    double mean = 0, var = 0;
+    const auto n = static_cast<double>(in[0].size());
+    for (double x : in[0]) mean += x / n;
+    for (double x : in[0]) var += (x - mean) * (x - mean) / n;
+    Row y;
+    for (size_t i = 0; i < in[0].size(); ++i) {
+      const double v = (in[0][i] - mean) / std::sqrt(var + 1e-5);
+      y.push_back(v * w[0][i] + (w[1].empty() ? 0 : w[1][i]));
+    }
+    return y;
+  };
+  check({OpKind::layer_norm, {{90}}, {{90}}, {90, 90}, {.eps = 1e-5f}, oracle});
+  check({OpKind::layer_norm, {{90}}, {{90}}, {90, -1}, {.eps = 1e-5f}, oracle});
+}
+
+TEST(Ops, Unary) {
+  const std::pair<OpKind, double (*)(double)> functions[] = {
+      {OpKind::silu, [](double x) { return x / (1 + std::exp(-x)); }},
+      {OpKind::gelu,
+       [](double x) {
+         return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+       }},
+      {OpKind::gelu_erf, [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
+      {OpKind::relu, [](double x) { return std::max(x, 0.0); }},
+      {OpKind::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {OpKind::tanh, [](double x) { return std::tanh(x); }},
+  };
+  for (const auto& [kind, f] : functions) {
+    const auto fn = f;
+    check({kind,
+           {{333}},
+           {{333}},
+           {},
+           {},
+           [fn](const auto& in, const auto&) { return map(in[0], fn); }},
+          2e-6);
+  }
+}
+
+TEST(Ops, Softcap) {
+  check({OpKind::softcap,
+         {{77}},
+         {{77}},
+         {},
+         {.scalar = 0.05},
+         [](const auto& in, const auto&) {
+           return map(in[0], [](double x) { return 0.05 * std::tanh(x / 0.05); });
+         }},
+        2e-6);
+}
+
+double apply(plan::Arithmetic a, double x, double y) {
+  switch (a) {
+    case plan::Arithmetic::kAdd:
+      return x + y;
+    case plan::Arithmetic::kSub:
+      return x - y;
+    case plan::Arithmetic::kMul:
+      return x * y;
+    case plan::Arithmetic::kDiv:
+      return x / y;
+  }
+  return 0;
+}
+
+TEST(Ops, Arithmetic) {
+  for (auto a : {plan::Arithmetic::kAdd, plan::Arithmetic::kSub, plan::Arithmetic::kMul,
+                 plan::Arithmetic::kDiv}) {
+    const Attributes attr{.arithmetic = a};
+    const auto with = [a](auto pick) {  // pick(inputs, vectors, column): the second operand
+      return [a, pick](const std::vector<Row>& in, const std::vector<Row>& w) {
+        Row y;
+        for (size_t i = 0; i < in[0].size(); ++i) y.push_back(apply(a, in[0][i], pick(in, w, i)));
+        return y;
+      };
+    };
+    check(
+        {OpKind::arithmetic, {{500}, {500}}, {{500}}, {}, attr, with([](auto& in, auto&, size_t i) {
+           return in[1][i];
+         })});
+    check({OpKind::arithmetic, {{500}, {1}}, {{500}}, {}, attr, with([](auto& in, auto&, size_t) {
+             return in[1][0];
+           })});
+    check({OpKind::arithmetic,
+           {{5, 20}, {5, 1}},
+           {{5, 20}},
+           {},
+           attr,
+           with([](auto& in, auto&, size_t i) { return in[1][i / 20]; })});
+    check({OpKind::arithmetic, {{50}}, {{50}}, {50}, attr, with([](auto&, auto& w, size_t i) {
+             return w[0][i];
+           })});
+    check({OpKind::arithmetic, {{4, 16}}, {{4, 16}}, {16}, attr, with([](auto&, auto& w, size_t i) {
+             return w[0][i % 16];
+           })});
+    check({OpKind::arithmetic, {{50}}, {{50}}, {1}, attr, with([](auto&, auto& w, size_t) {
+             return w[0][0];
+           })});
+    Attributes scalar = attr;
+    scalar.scalar = 0.3;
+    check({OpKind::arithmetic, {{700}}, {{700}}, {}, scalar, with([](auto&, auto&, size_t) {
+             return 0.3;
+           })});
+    scalar.scalar_first = true;
+    check({OpKind::arithmetic, {{700}}, {{700}}, {}, scalar, [a](const auto& in, const auto&) {
+             return map(in[0], [a](double x) { return apply(a, 0.3, x); });
+           }});
+  }
+}
+
+TEST(Ops, Copies) {
+  check({OpKind::concat,
+         {{10}, {3}, {20}},
+         {{33}},
+         {},
+         {},
+         [](const auto& in, const auto&) {
+           Row y = in[0];
+           for (size_t i : {1, 2}) y.insert(y.end(), in[i].begin(), in[i].end());
+           return y;
+         }},
+        0);
+  check({OpKind::split,
+         {{48}},
+         {{2, 8}, {16}, {16}},
+         {},
+         {},
+         [](const auto& in, const auto&) { return in[0]; }},
+        0);
+  check({OpKind::slice,
+         {{48}},
+         {{7}},
+         {},
+         {.first = 9, .count = 7},
+         [](const auto& in, const auto&) { return Row(in[0].begin() + 9, in[0].begin() + 16); }},
+        0);
+  check({OpKind::view_layer,
+         {{6, 8}},
+         {{8}},
+         {},
+         {.first = 16, .count = 8},
+         [](const auto& in, const auto&) { return Row(in[0].begin() + 16, in[0].begin() + 24); }},
+        0);
+}
+
+TEST(Ops, RowMean) {
+  check({OpKind::row_mean, {{4, 25}}, {{4, 1}}, {}, {}, [](const auto& in, const auto&) {
+           Row y(4, 0);
+           for (size_t i = 0; i < 100; ++i) y[i / 25] += in[0][i] / 25;
+           return y;
+         }});
+}
+
+// ---------------------------------------------------------------- products
+
+enum class Fused { kLinear, kGated, kLinearAdd };
+
+// y = a product of x = embed(...), unfused or fused, with int8 or float rows, with or without
+// biases.
+struct ProductModel {
+  ProductModel(TensorType type, Fused what, bool fused, bool integer, bool bias,
+               bool rows_wanted = false) {
+    constexpr int32_t k = 256, n = 200;
+    const RowSet set = rows_wanted ? RowSet::kWanted : RowSet::kAll;
+    const TensorId table = model.matrix(TensorType::F32, kTokens, k),
+                   residual_table = model.matrix(TensorType::F32, kTokens, n);
+    const TensorId norm = model.vector(k);
+    gate = model.matrix(type, n, k), up = model.matrix(type, n, k);
+    const TensorId gate_bias = bias ? model.vector(n) : plan::kNone,
+                   up_bias = bias ? model.vector(n) : plan::kNone;
+    ValueId x = model.value({k}), r = model.value({n});
+    model.op(OpKind::embed, {}, {x}, {table});
+    model.op(OpKind::embed, {}, {r}, {residual_table});
+    if (rows_wanted)
+      x = through(OpKind::select_rows, x, set, Form::kF32),
+      r = through(OpKind::select_rows, r, set, Form::kF32);
+    const Attributes eps{.eps = 1e-6f};
+    if (integer && fused) {
+      x = through(OpKind::rms_norm_quantize, x, set, Form::kQuantized, {norm}, eps);
+    } else {
+      x = through(OpKind::rms_norm, x, set, Form::kF32, {norm}, eps);
+      if (integer) x = through(OpKind::quantize, x, set, Form::kQuantized);
+    }
+    ValueId y = model.value({n}, set);
+    const auto linear = [&](TensorId w, TensorId b) {
+      const ValueId v = model.value({n}, set);
+      model.op(OpKind::linear, {x}, {v}, {w, b});
+      return v;
+    };
+    if (what == Fused::kLinear) {
+      model.op(OpKind::linear, {x}, {y}, {gate, gate_bias});
+    } else if (what == Fused::kGated && fused) {
+      model.op(OpKind::gated_linear, {x}, {y}, {gate, up, gate_bias, up_bias},
+               {.activation = plan::Activation::kSilu});
+    } else if (what == Fused::kGated) {
+      const ValueId g = linear(gate, gate_bias);
+      const ValueId u = linear(up, up_bias);
+      const ValueId a = model.value({n}, set);
+      model.op(OpKind::silu, {g}, {a});
+      model.op(OpKind::arithmetic, {a, u}, {y}, {}, {.arithmetic = plan::Arithmetic::kMul});
+    } else if (fused) {
+      model.op(OpKind::linear_add, {r, x}, {y}, {gate, gate_bias});
+    } else {
+      const ValueId v = linear(gate, gate_bias);
+      model.op(OpKind::arithmetic, {r, v}, {y}, {}, {.arithmetic = plan::Arithmetic::kAdd});
+    }
+    if (!rows_wanted) y = through(OpKind::select_rows, y, RowSet::kWanted, Form::kF32);
+    model.plan.outputs.push_back({"y", y});
+    model.finish();
+  }
+  ValueId through(OpKind kind, ValueId in, RowSet rows, Form form, std::vector<TensorId> w = {},
+                  Attributes a = {}) {
+    const ValueId out = model.value({model.plan.values[static_cast<size_t>(in)].width}, rows, form);
+    model.op(kind, {in}, {out}, std::move(w), a);
+    return out;
+  }
+  TestModel model;
+  TensorId gate, up;
+};
+
+constexpr TensorType kTypes[] = {TensorType::Q8_0, TensorType::Q5_0, TensorType::Q4_K,
+                                 TensorType::Q6_K};
+
+TEST(Products, LinearAgainstTheOracle) {
+  for (TensorType type : kTypes) {
+    for (bool integer : {false, true}) {
+      ProductModel m(type, Fused::kLinear, false, integer, true);
+      Prepared p(m.model, 2);
+      const std::vector<float> y = p.run(nullptr, {7}, 1);
+      const std::vector<float> w = m.model.dequantized(m.gate), table = m.model.dequantized(0),
+                               norm = m.model.dequantized(2), bias = m.model.dequantized(5);
+      Row x(table.begin() + 7 * 256, table.begin() + 8 * 256);
+      x = rms(x, 256, Row(norm.begin(), norm.end()), 1e-6);
+      for (size_t o = 0; o < 200; ++o) {
+        double want = bias[o], size = 0;
+        for (size_t i = 0; i < 256; ++i) {
+          want += static_cast<double>(w[o * 256 + i]) * x[i];
+          size += std::abs(static_cast<double>(w[o * 256 + i]) * x[i]);
+        }
+        ASSERT_NEAR(y[o], want, (integer ? 4e-3 : 1e-6) * size)
+            << quant::type_info(type).name << " " << o;
+      }
+    }
+  }
+}
+
+TEST(Products, FusedEqualsUnfused) {
+  const std::vector<int32_t> tokens = some_tokens(150);
+  for (Fused what : {Fused::kLinear, Fused::kGated, Fused::kLinearAdd}) {
+    for (bool integer : {false, true}) {
+      for (bool bias : {false, true}) {
+        for (bool wanted : {false, true}) {
+          const TensorType type = kTypes[static_cast<size_t>(what) + (bias ? 1 : 0)];
+          ProductModel plain(type, what, false, integer, bias, wanted),
+              fused(type, what, true, integer, bias, wanted);
+          const std::vector<float> want =
+              Prepared(plain.model, 1, {256, 256}).run(nullptr, tokens, 150);
+          for (int threads : {1, 2, 4}) {
+            for (size_t pass : {150, 31, 1}) {
+              Prepared a(plain.model, threads, {256, 256}), b(fused.model, threads, {256, 256});
+              EXPECT_EQ(kernels::test::first_difference(a.run(nullptr, tokens, pass), want),
+                        want.size());
+              EXPECT_EQ(kernels::test::first_difference(b.run(nullptr, tokens, pass), want),
+                        want.size());
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Products, NeighborsWithOneInputAreOneRegion) {
+  TestModel m;
+  const ValueId x = m.value({64}), a = m.value({48}), b = m.value({16}), c = m.value({48});
+  m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, kTokens, 64)});
+  const TensorId wa = m.matrix(TensorType::Q8_0, 48, 64), wb = m.matrix(TensorType::Q5_0, 16, 64);
+  m.op(OpKind::linear, {x}, {a}, {wa, plan::kNone});
+  m.op(OpKind::linear, {x}, {b}, {wb, m.vector(16)});
+  m.op(OpKind::concat, {a, b}, {c = m.value({64})});
+  const ValueId y = m.value({64}, RowSet::kWanted);
+  m.op(OpKind::select_rows, {c}, {y});
+  m.plan.outputs.push_back({"y", y});
+  m.finish();
+  Prepared p(m, 2);
+  const std::vector<float> out = p.run(nullptr, {3}, 1);
+  const std::vector<float> table = m.dequantized(0), first = m.dequantized(1),
+                           second = m.dequantized(2), bias = m.dequantized(3);
+  for (size_t o = 0; o < 64; ++o) {
+    double want = o < 48 ? 0 : bias[o - 48];
+    for (size_t i = 0; i < 64; ++i) {
+      want += static_cast<double>(table[3 * 64 + i]) *
+              (o < 48 ? first[o * 64 + i] : second[(o - 48) * 64 + i]);
+    }
+    EXPECT_NEAR(out[o], want, 1e-5);
+  }
+  EXPECT_EQ(p.executor->note(1).kernel, "matmul_f Q8_0");
+  EXPECT_EQ(p.executor->note(2).kernel, "matmul_f Q5_0");
+}
+
+}  // namespace
+}  // namespace culet::backend::test
