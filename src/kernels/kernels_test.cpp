@@ -1,3 +1,413 @@
-#include <gtest/gtest.h>
+// Every instruction set that this CPU can run against the scalar table, bit for bit, and the promise
+// that a row's result depends neither on the other rows nor on how the work is split.
 #include "kernels/kernels.h"
-TEST(Kernels, Select) { culet::kernels::Kernels k; EXPECT_EQ(culet::kernels::select_kernels(nullptr, &k), nullptr); }
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <iostream>
+
+#include "kernels/attention_test_data.h"
+
+namespace culet::kernels {
+namespace {
+
+using namespace test;  // NOLINT
+
+struct Table {
+  std::string name;
+  Kernels kernels;
+};
+
+Kernels scalar() {
+  Kernels kernels;
+  EXPECT_EQ(select_kernels("scalar", &kernels), nullptr);
+  return kernels;
+}
+
+// Usable levels but scalar; the first call prints which of this build's levels run.
+const std::vector<Table>& tables() {
+  static const std::vector<Table> all = [] {
+    std::vector<Table> list;
+    for (const IsaLevel* l = isa_levels(); l->name; l++) {
+      std::cout << "*** level " << l->name << (l->usable ? ": tested" : ": THIS CPU CANNOT RUN IT")
+                << " ***\n";
+      Table t{l->name, {}};
+      if (!l->usable || t.name == "scalar") continue;
+      EXPECT_EQ(select_kernels(l->name, &t.kernels), nullptr);
+      EXPECT_EQ(t.kernels.isa, t.name);
+      list.push_back(t);
+    }
+    return list;
+  }();
+  return all;
+}
+
+// Values that find rounding and special-case differences: ordinary, tiny, huge, exact zeros.
+std::vector<float> awkward_floats(size_t n, std::mt19937& rng, bool specials) {
+  std::vector<float> x = random_floats(n, rng, 3.0f);
+  for (size_t i = 0; i < n; i++) {
+    switch (rng() % (specials ? 24 : 12)) {
+      case 0: x[i] = 0; break;
+      case 1: x[i] = -0.0f; break;
+      case 2: x[i] *= 1e-39f; break;
+      case 3: x[i] *= 1e20f; break;
+      case 4: x[i] *= 30; break;
+      case 13: x[i] = INFINITY; break;
+      case 14: x[i] = -INFINITY; break;
+      case 15: x[i] = NAN; break;
+    }
+  }
+  return x;
+}
+
+testing::AssertionResult same(const std::string& level, const std::vector<float>& got,
+                              const std::vector<float>& want) {
+  const size_t at = first_difference(got, want);
+  if (at == got.size() && at == want.size()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << level << ": element " << at << " of " << got.size() << " is "
+                                     << got[at] << ", scalar has " << want[at] << " ";
+}
+
+#define EXPECT_SAME(got, want) ASSERT_TRUE(same(t.name, got, want))
+
+const int64_t kLengths[] = {1, 2, 15, 16, 17, 31, 33, 64, 100, 576, 1001};
+
+TEST(Levels, MatmulQ) {
+  const Kernels base = scalar();
+  std::mt19937 rng(11);
+  for (TensorType type : quantized_types()) {
+    const bool super = quant::type_info(type).block == 256;
+    for (int64_t k : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{9}}) {
+      const int64_t width = k * (super ? 256 : 32), n = 16 * (k + 1) + (k % 2 ? 5 : 0), rows = 19;
+      Matrix m(type, n, width, rng);
+      std::vector<float> x = random_floats(rows * width, rng);
+      x[width * 3 + 7] = NAN;
+      for (int i = 0; i < 32; i++) x[width * 2 + i] *= 1e-40f;
+      const Rows a(base, x, rows, width);
+      const int64_t groups = (n + 15) / 16;
+      std::vector<float> want(rows * n);
+      base.matmul_q[m.view.type](&m.view, &a.view, 0, rows, 0, groups, want.data(), n);
+      for (const Table& t : tables())
+        for (int64_t count = 1; count <= rows; count++) {
+          std::vector<float> got(want.begin(), want.begin() + count * n);
+          for (float& v : got) v = 77;
+          t.kernels.matmul_q[m.view.type](&m.view, &a.view, 0, count, 0, groups, got.data(), n);
+          EXPECT_SAME(got, std::vector<float>(want.begin(), want.begin() + count * n)) << type_name(type);
+        }
+    }
+  }
+}
+
+// Row ranges, group ranges and a k so long that the kernels cut it into chunks.
+TEST(Levels, MatmulRangesAndLongK) {
+  std::mt19937 rng(12);
+  const Kernels base = scalar();
+  std::vector<Table> all = tables();
+  all.push_back({"scalar", base});
+  for (TensorType type : {TensorType::Q4_1, TensorType::Q8_0, TensorType::Q6_K, TensorType::Q4_K,
+                          TensorType::Q2_K, TensorType::F32}) {
+    const int64_t k = 9 * 1024, n = 75, rows = 40, groups = 5;
+    Matrix m(type, n, k, rng);
+    const std::vector<float> x = random_floats(rows * k, rng);
+    const Rows a(base, x, rows, k);
+    for (bool q : {true, false}) {
+      if (q && !base.matmul_q[m.view.type]) continue;
+      auto run = [&](const Kernels& kernels, int64_t r0, int64_t r1, int64_t g0, int64_t g1) {
+        std::vector<float> out((r1 - r0) * 100, 5.0f);
+        if (q)
+          kernels.matmul_q[m.view.type](&m.view, &a.view, r0, r1, g0, g1, out.data(), 100);
+        else
+          kernels.matmul_f[m.view.type](&m.view, x.data(), k, r0, r1, g0, g1, out.data(), 100);
+        return out;
+      };
+      const std::vector<float> whole = run(base, 0, rows, 0, groups);
+      for (const Table& t : all) {
+        if (t.name == "scalar" && !q) continue;  // slow, and its code has no tiles to differ
+        EXPECT_SAME(run(t.kernels, 0, rows, 0, groups), whole) << type_name(type) << q;
+        for (auto [r0, r1, g0, g1] : {std::array<int64_t, 4>{3, 20, 1, 4}, {39, 40, 0, 5}, {0, 2, 2, 3},
+                                      {5, 12, 4, 5}, {0, 33, 0, 2}}) {
+          const std::vector<float> part = run(t.kernels, r0, r1, g0, g1);
+          for (int64_t r = r0; r < r1; r++)
+            for (int64_t o = 0; o < 100; o++) {
+              const bool inside = o < (g1 - g0) * 16 && o + g0 * 16 < n;
+              const float want = inside ? whole[r * 100 + g0 * 16 + o] : 5.0f;
+              ASSERT_TRUE(same_bits(part[(r - r0) * 100 + o], want))
+                  << t.name << " " << type_name(type) << " row " << r << " column " << o;
+            }
+        }
+      }
+    }
+  }
+}
+
+TEST(Levels, MatmulF) {
+  const Kernels base = scalar();
+  std::mt19937 rng(13);
+  for (TensorType type : all_types()) {
+    const int64_t block = quant::type_info(type).block;
+    for (int64_t k : {block == 1 ? int64_t{37} : block, block == 256 ? int64_t{768} : int64_t{320}}) {
+      const int64_t n = 39, rows = 19, groups = 3;
+      Matrix m(type, n, k, rng);
+      std::vector<float> x = awkward_floats(rows * k, rng, false);
+      x[k * 2] = NAN;
+      std::vector<float> want(rows * n);
+      base.matmul_f[m.view.type](&m.view, x.data(), k, 0, rows, 0, groups, want.data(), n);
+      for (const Table& t : tables())
+        for (int64_t count = 1; count <= rows; count++) {
+          std::vector<float> got(count * n, 77);
+          t.kernels.matmul_f[m.view.type](&m.view, x.data(), k, 0, count, 0, groups, got.data(), n);
+          EXPECT_SAME(got, std::vector<float>(want.begin(), want.begin() + count * n)) << type_name(type);
+        }
+    }
+  }
+}
+
+TEST(Levels, Quantize) {
+  const Kernels base = scalar();
+  std::mt19937 rng(14);
+  for (const Table& t : tables())
+    for (int64_t k : {32, 64, 96, 576, 1024}) {
+      for (bool specials : {false, true}) {
+        std::vector<float> x = awkward_floats(5 * k, rng, specials);
+        if (!specials)  // ties of the rounding
+          for (int i = 0; i < 32; i++) x[i] = float(i % 2 ? i : -i) * 0.5f + (i == 31 ? 111.5f : 0);
+        const Rows a(base, x, 5, k), b(t.kernels, x, 5, k);
+        EXPECT_SAME(b.d, a.d);
+        EXPECT_EQ(b.q, a.q) << t.name;
+        EXPECT_EQ(b.sums, a.sums) << t.name;
+      }
+    }
+}
+
+TEST(Levels, Rows) {
+  const Kernels base = scalar();
+  std::mt19937 rng(15);
+  for (const Table& t : tables())
+    for (int64_t n : kLengths)
+      for (bool specials : {false, true}) {
+        const std::vector<float> x = awkward_floats(n, rng, specials), y = awkward_floats(n, rng, specials);
+        std::vector<float> want(n), got(n);
+        for (const float* w : {static_cast<const float*>(nullptr), y.data()}) {
+          base.rms_norm(x.data(), w, 1e-6f, n, want.data());
+          t.kernels.rms_norm(x.data(), w, 1e-6f, n, got.data());
+          EXPECT_SAME(got, want);
+          base.layer_norm(x.data(), w, w, 1e-5f, n, want.data());
+          t.kernels.layer_norm(x.data(), w, w, 1e-5f, n, got.data());
+          EXPECT_SAME(got, want);
+        }
+        for (uint32_t op = 0; op < kUnaryCount; op++) {
+          base.unary(Unary(op), x.data(), n, want.data());
+          got = x;
+          t.kernels.unary(Unary(op), got.data(), n, got.data());
+          EXPECT_SAME(got, want) << "unary " << op;
+        }
+        for (uint32_t op = 0; op < kBinaryCount; op++) {
+          base.binary(Binary(op), x.data(), y.data(), n, want.data());
+          t.kernels.binary(Binary(op), x.data(), y.data(), n, got.data());
+          EXPECT_SAME(got, want) << "binary " << op;
+          base.binary_scalar(Binary(op), x.data(), 1.7f, n, want.data());
+          t.kernels.binary_scalar(Binary(op), x.data(), 1.7f, n, got.data());
+          EXPECT_SAME(got, want) << "binary_scalar " << op;
+        }
+        base.softcap(x.data(), 30.0f, n, want.data());
+        t.kernels.softcap(x.data(), 30.0f, n, got.data());
+        EXPECT_SAME(got, want);
+      }
+}
+
+TEST(Levels, Rope) {
+  const Kernels base = scalar();
+  std::mt19937 rng(16);
+  for (const Table& t : tables())
+    for (auto [dims, head] : {std::pair{32, 32}, {64, 64}, {20, 64}, {80, 80}, {128, 128}, {2, 256}, {256, 256}})
+      for (int adjacent : {0, 1}) {
+        const std::vector<float> x = random_floats(head, rng), cs = random_floats(dims, rng);
+        std::vector<float> want(head), got = x;
+        base.rope(x.data(), cs.data(), dims, head, adjacent, want.data());
+        t.kernels.rope(got.data(), cs.data(), dims, head, adjacent, got.data());
+        EXPECT_SAME(got, want) << dims;
+      }
+}
+
+TEST(Levels, Reductions) {
+  const Kernels base = scalar();
+  std::mt19937 rng(17);
+  for (const Table& t : tables())
+    for (int64_t n : kLengths)
+      for (int kind = 0; kind < 4; kind++) {
+        std::vector<float> x = kind == 3 ? std::vector<float>(n) : awkward_floats(n, rng, kind == 1);
+        if (kind == 2)
+          for (float& v : x) v = float(rng() % 3);
+        if (kind == 3)
+          for (float& v : x) v = rng() % 2 ? -0.0f : 0.0f;
+        float max[2];
+        int64_t index[2];
+        int finite[2];
+        base.max_index(x.data(), n, &max[0], &index[0], &finite[0]);
+        t.kernels.max_index(x.data(), n, &max[1], &index[1], &finite[1]);
+        ASSERT_TRUE(same_bits(max[0], max[1])) << t.name << n;
+        ASSERT_EQ(index[0], index[1]) << t.name << n;
+        ASSERT_EQ(finite[0], finite[1]) << t.name << n;
+        double s[2], w[2];
+        base.exp_sums(x.data(), max[0], n, &s[0], &w[0]);
+        t.kernels.exp_sums(x.data(), max[0], n, &s[1], &w[1]);
+        ASSERT_TRUE(s[0] == s[1] || (s[0] != s[0] && s[1] != s[1])) << t.name << n;
+        ASSERT_TRUE(w[0] == w[1] || (w[0] != w[0] && w[1] != w[1])) << t.name << n;
+      }
+}
+
+std::vector<AttentionShape> attention_shapes() {
+  std::vector<AttentionShape> shapes;
+  for (int32_t head : {32, 64, 80, 128, 256})
+    for (int64_t rows : {1, 2, 7, 19}) shapes.push_back({.rows = rows, .length = 70, .heads_per_kv = 3, .head_dim = head, .value_dim = head});
+  for (KvType k : {kKvF32, kKvF16})
+    for (KvType v : {kKvF32, kKvF16})
+      shapes.push_back({.rows = 5, .length = 100, .heads_per_kv = 7, .head_dim = 64, .value_dim = 40, .k_type = k, .v_type = v});
+  shapes.push_back({.rows = 33, .length = 33, .heads_per_kv = 4, .head_dim = 32, .value_dim = 48});
+  shapes.push_back({.rows = 40, .length = 90, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 17});
+  shapes.push_back({.rows = 3, .length = 90, .head_dim = 32, .value_dim = 16, .window = 1});
+  shapes.push_back({.rows = 40, .length = 130, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 40, .pinned = 5});
+  shapes.push_back({.rows = 9, .length = 300, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 70, .pinned = 37, .dropped = 3});
+  shapes.push_back({.rows = 4, .length = 1100, .heads_per_kv = 3, .head_dim = 32, .value_dim = 32, .softcap = 2.0f});
+  shapes.push_back({.rows = 2, .length = 2100, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 900});
+  for (AttentionShape& s : shapes) s.poison = NAN;
+  return shapes;
+}
+
+TEST(Attention, ScalarMatchesFloat64Softmax) {
+  const Kernels base = scalar();
+  uint32_t seed = 100;
+  for (const AttentionShape& s : attention_shapes()) {
+    const AttentionCase c(s, seed++);
+    for (int32_t g = 0; g < s.kv_heads; g++) {
+      const std::vector<float> out = c.run(base, g, nullptr);
+      for (int64_t r = 0; r < s.rows; r++)
+        for (int32_t h = 0; h < s.heads_per_kv; h++) {
+          std::vector<double> sum(s.value_dim);
+          double total = 0;
+          for (int64_t p = 0; p <= c.positions[r]; p++) {
+            if (!c.visible(p, c.positions[r])) continue;
+            const std::vector<float>& q = c.queries[p < s.pinned ? 1 : 0];
+            double dot = 0;
+            for (int32_t d = 0; d < s.head_dim; d++)
+              dot += double(q[(r * s.kv_heads * s.heads_per_kv + g * s.heads_per_kv + h) * s.head_dim + d]) *
+                     c.k[(p * s.kv_heads + g) * s.head_dim + d];
+            dot *= c.args.scale;
+            if (s.softcap > 0) dot = s.softcap * std::tanh(dot / s.softcap);
+            const double w = std::exp(dot);
+            total += w;
+            for (int32_t d = 0; d < s.value_dim; d++)
+              sum[d] += w * c.v[(p * s.kv_heads + g) * s.value_dim + d];
+          }
+          const double bound = s.k_type == kKvF32 && s.v_type == kKvF32 ? 1e-5 : 1e-2;
+          for (int32_t d = 0; d < s.value_dim; d++)
+            ASSERT_NEAR(out[(r * s.heads_per_kv + h) * s.value_dim + d], sum[d] / total, bound)
+                << "row " << r << " of " << s.rows << ", length " << s.length;
+        }
+    }
+  }
+}
+
+TEST(Attention, LevelsEqualScalar) {
+  const Kernels base = scalar();
+  for (const Table& t : tables()) {
+    uint32_t seed = 200;
+    for (const AttentionShape& s : attention_shapes()) {
+      const AttentionCase c(s, seed++);
+      for (int32_t g = 0; g < s.kv_heads; g++) {
+        std::vector<float> raw, want_raw;
+        const std::vector<float> want = c.run(base, g, &want_raw), got = c.run(t.kernels, g, &raw);
+        EXPECT_SAME(raw, want_raw) << "head_dim " << s.head_dim << " rows " << s.rows << " length " << s.length;
+        EXPECT_SAME(got, want);
+      }
+    }
+  }
+}
+
+// A row alone gives the bits it has in a batch, on every level.
+TEST(Attention, RowIsIndependentOfItsBatch) {
+  std::vector<Table> all = tables();
+  all.push_back({"scalar", scalar()});
+  for (const Table& t : all) {
+    const AttentionShape s{.rows = 37, .length = 95, .heads_per_kv = 3, .head_dim = 64, .value_dim = 64, .window = 50};
+    const AttentionCase c(s, 7);
+    const std::vector<float> whole = c.run(t.kernels, 1, nullptr);
+    const int64_t row_values = s.heads_per_kv * s.value_dim;
+    for (int64_t r = 0; r < s.rows; r++) {
+      AttentionCase one(s, 7);
+      one.shape.rows = one.args.rows = 1;
+      one.args.positions += r;
+      one.args.q[0] += r * one.args.q_stride;
+      one.args.q[1] += r * one.args.q_stride;
+      const std::vector<float> got = one.run(t.kernels, 1, nullptr);
+      EXPECT_SAME(got, std::vector<float>(whole.begin() + r * row_values, whole.begin() + (r + 1) * row_values));
+    }
+  }
+}
+
+// Splitting a block into two entries changes nothing when both name the same query.
+TEST(Attention, SplitEntriesEqualOneEntry) {
+  std::vector<Table> all = tables();
+  all.push_back({"scalar", scalar()});
+  for (const Table& t : all) {
+    const AttentionCase c({.rows = 6, .length = 64, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32}, 9);
+    AttentionCase split({.rows = 6, .length = 64, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32}, 9);
+    std::vector<KvEntry> entries;
+    for (KvEntry e : split.entries) {
+      KvEntry tail = e;
+      e.rows = 11;
+      tail.first += 11;
+      tail.position += 11;
+      tail.rows -= 11;
+      entries.push_back(e);
+      entries.push_back(tail);
+    }
+    split.entries = entries;
+    split.args.entries = split.entries.data();
+    split.args.n_entries = int64_t(split.entries.size());
+    EXPECT_SAME(split.run(t.kernels, 0, nullptr), c.run(t.kernels, 0, nullptr));
+  }
+}
+
+TEST(Attention, NothingVisibleAndNan) {
+  std::vector<Table> all = tables();
+  all.push_back({"scalar", scalar()});
+  for (const Table& t : all) {
+    // Position 0 with keys that all come later: an empty softmax.
+    AttentionCase c({.rows = 1, .length = 64, .head_dim = 32, .value_dim = 32}, 3);
+    for (KvEntry& e : c.entries) e.position += 100;
+    std::vector<float> raw;
+    const std::vector<float> out = c.run(t.kernels, 0, &raw);
+    EXPECT_EQ(raw[0], -INFINITY) << t.name;
+    EXPECT_EQ(raw[1], 0) << t.name;
+    EXPECT_TRUE(std::isnan(out[0])) << t.name;
+    // A NaN in a visible key or query reaches the output of the rows that see it.
+    AttentionCase n({.rows = 2, .length = 70, .head_dim = 32, .value_dim = 32, .k_type = kKvF32}, 4);
+    reinterpret_cast<float*>(n.k_blocks[2].data())[5] = NAN;  // key 69: only the last row sees it
+    const std::vector<float> both = n.run(t.kernels, 0, nullptr);
+    EXPECT_FALSE(std::isnan(both[0])) << t.name;
+    EXPECT_TRUE(std::isnan(both[32])) << t.name;
+  }
+}
+
+TEST(Levels, KvStore) {
+  const Kernels base = scalar();
+  std::mt19937 rng(21);
+  for (const Table& t : tables())
+    for (KvType type : {kKvF32, kKvF16})
+      for (auto [head, value] : {std::pair{32, 32}, {80, 40}, {20, 7}}) {
+        std::vector<float> k = random_floats(3 * head, rng), v = random_floats(3 * value, rng);
+        k[0] = 1e-7f, k[1] = 65520.0f, k[2] = 6e-8f, k[3] = 3.1e-5f, v[0] = -INFINITY;
+        std::vector<uint8_t> want(3 * 32 * (head + value) * 4), got = want;
+        const size_t offset = size_t(3) * 32 * head * 4;
+        for (int32_t r : {0, 13, 31}) {
+          base.kv_store(type, k.data(), v.data(), 3, head, value, want.data(), want.data() + offset, r);
+          t.kernels.kv_store(type, k.data(), v.data(), 3, head, value, got.data(), got.data() + offset, r);
+        }
+        EXPECT_EQ(want, got) << t.name << " head_dim " << head;
+      }
+}
+
+}  // namespace
+}  // namespace culet::kernels
