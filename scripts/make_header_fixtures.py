@@ -3,8 +3,9 @@
 
   scripts/make_header_fixtures.py FOLDER [OUT]
 
-FOLDER/NAME/model.gguf -> OUT/NAME.gguf (default tests/golden/headers). The result is a byte-exact
-prefix of the file; GgufFile::parse reads it with header_only. Standard library only.
+FOLDER/NAME/model.gguf -> OUT/NAME.gguf, FOLDER/NAME/model-q8_0.gguf -> OUT/NAME-q8_0.gguf (default
+OUT: tests/golden/headers). The result is a byte-exact prefix of the file; GgufFile::parse reads it
+with header_only. Standard library only.
 """
 import pathlib
 import struct
@@ -67,10 +68,13 @@ def main():
     out = pathlib.Path(sys.argv[2] if len(sys.argv) == 3
                        else pathlib.Path(__file__).parent.parent / "tests/golden/headers")
     out.mkdir(parents=True, exist_ok=True)
-    for path in sorted(pathlib.Path(sys.argv[1]).glob("*/model.gguf")):
+    for path in sorted(pathlib.Path(sys.argv[1]).glob("*/model*.gguf")):
+        if path.stem not in ("model", "model-q8_0"):
+            continue
         data = header(path.read_bytes())
-        (out / (path.parent.name + ".gguf")).write_bytes(data)
-        print(f"{path.parent.name}: {len(data)} bytes")
+        name = path.parent.name + path.stem.removeprefix("model")
+        (out / (name + ".gguf")).write_bytes(data)
+        print(f"{name}: {len(data)} bytes")
 
 
 if __name__ == "__main__":
