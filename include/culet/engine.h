@@ -32,10 +32,10 @@ struct ModelOptions {
   int threads = 0;               // 0: one a physical core
   bool precise = false;          // float32 activations in matrix products instead of int8: slower, closer
   bool fuse = true;              // false: the unfused plan; same bits (CULET_FUSE=off)
-  std::string isa;               // "" = the best this CPU has (CULET_ISA); unknown or unusable: error
-  std::string arch_dir;          // folder of .arch files that add to or replace the built-in ones
+  std::string isa{};               // "" = the best this CPU has (CULET_ISA); unknown or unusable: error
+  std::string arch_dir{};          // folder of .arch files that add to or replace the built-in ones
   int32_t pass_rows = 0;         // rows of one pass, 0: default; never changes a bit
-  std::function<void(double)> progress;   // 0..1 while the model is prepared; may be empty
+  std::function<void(double)> progress{};   // 0..1 while the model is prepared; may be empty
 };
 
 // What `culet show` prints.
@@ -45,7 +45,7 @@ struct ModelInfo {
   uint64_t file_bytes = 0, parameters = 0, tensors = 0;
   std::vector<std::pair<std::string, uint64_t>> tensor_types;   // type name, number of tensors
   int64_t context_length = 0, vocabulary = 0, layers = 0, width = 0;
-  std::string isa;
+  std::string isa{};
   bool precise = false, has_chat_template = false;
   int threads = 0;
   uint64_t packed_bytes = 0, workspace_bytes = 0;
@@ -56,7 +56,7 @@ struct ModelInfo {
 struct Message { std::string role, content; };
 struct ChatOptions {
   bool add_generation_prompt = true;
-  std::string extra_json;        // object merged into the template's variables: tools, flags; "" = none
+  std::string extra_json{};        // object merged into the template's variables: tools, flags; "" = none
 };
 
 class Session;

@@ -8,10 +8,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cmath>
+#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+#include <system_error>
 
 namespace culet::cli {
 namespace {
@@ -23,18 +24,18 @@ constexpr std::string_view kAbout =
     "MODEL is the path of a GGUF file.";
 
 constexpr std::string_view kFooter =
-    "\nEnvironment:\n"
+    "Environment:\n"
     "  CULET_ISA=NAME        instruction set to use instead of the best one (culet show lists it)\n"
     "  CULET_THREADS=N       threads when --threads is not given\n"
     "  CULET_FUSE=off        run the plan without fused operations (same bits, slower)\n"
-    "  CULET_ARCH_DIR=DIR    folder of .arch files that add to or replace the built-in ones\n"
+    "  CULET_ARCH_DIR=DIR    what --arch-dir says\n"
     "\nExamples:\n"
     "  culet run model.gguf \"Why is the sky blue?\"\n"
     "  culet show model.gguf\n"
     "  culet COMMAND --help";
 
 constexpr std::string_view kRunFooter =
-    "\nThe same command gives the same text: the seed is 0 unless you say otherwise.\n"
+    "The same command gives the same text: the seed is 0 unless you say otherwise.\n"
     "Ctrl-C stops the answer and keeps what is there.\n"
     "\nExamples:\n"
     "  culet run model.gguf \"Name three rivers.\"\n"
@@ -44,14 +45,14 @@ constexpr std::string_view kRunFooter =
     "  git diff | culet run model.gguf -q --ctx 8192";
 
 constexpr std::string_view kTokenizeFooter =
-    "\nPrints a JSON array of token ids. Standard input is taken byte for byte.\n"
+    "Prints a JSON array of token ids. Standard input is taken byte for byte.\n"
     "\nExamples:\n"
     "  culet tokenize model.gguf \"Hello, world\"\n"
     "  culet tokenize model.gguf --no-bos - < book.txt\n"
     "  culet tokenize model.gguf --parse-special \"<|im_start|>user\"";
 
 constexpr std::string_view kScoreFooter =
-    "\nPrints a JSON line a token: {pos, id, text, nll, entropy, top}. nll, entropy and top "
+    "Prints a JSON line a token: {pos, id, text, nll, entropy, top}. nll, entropy and top "
     "describe the\n"
     "distribution that predicted this token (null for the first); nats, from raw logits. The last "
     "line\n"
@@ -62,13 +63,13 @@ constexpr std::string_view kScoreFooter =
     "  echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32";
 
 constexpr std::string_view kExplainFooter =
-    "\nPrints the plan: an operation a line with its shapes, types, kernel, slots and bytes.\n"
+    "Prints the plan: an operation a line with its shapes, types, kernel, slots and bytes.\n"
     "\nExamples:\n"
     "  culet explain model.gguf\n"
     "  CULET_FUSE=off culet explain model.gguf | grep rope";
 
 constexpr std::string_view kShowFooter =
-    "\nExamples:\n"
+    "Examples:\n"
     "  culet show model.gguf\n"
     "  culet show model.gguf --json | jq .tensor_types";
 
@@ -83,9 +84,24 @@ CLI::Validator number_in(double low, double high, const std::string& words) {
       "", "");
 }
 
+// The parser itself would wrap -1 around.
+std::string check_seed(std::string& input) {
+  uint64_t seed = 0;
+  const char* end = input.data() + input.size();
+  const auto [at, error] = std::from_chars(input.data(), end, seed);
+  const bool ok = error == std::errc() && at == end;
+  return ok ? "" : "\"" + input + "\" is not a whole number from 0 to 18446744073709551615";
+}
+
 std::string footer(std::string_view text) { return std::string(text); }
 
 // ---------------------------------------------------------------- commands
+
+CLI::App* add_command(CLI::App* app, const std::string& name, const std::string& what) {
+  CLI::App* command = app->add_subcommand(name, what);
+  command->group("Commands");
+  return command;
+}
 
 void add_model(CLI::App* command, ModelArguments* model) {
   command->add_option("MODEL", model->path, "Path of a GGUF file")->required();
@@ -93,12 +109,16 @@ void add_model(CLI::App* command, ModelArguments* model) {
       ->add_option("--threads", model->options.threads,
                    "Threads to compute with (default: one a physical core)")
       ->check(number_in(1, kMaxThreads, "a number of threads from 1 to 1024"));
+  command
+      ->add_option("--arch-dir", model->options.arch_dir,
+                   "Folder of .arch files that add to or replace the built-in ones")
+      ->type_name("DIR");
   command->add_flag("--precise", model->options.precise,
                     "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
 }
 
 CLI::App* add_run(CLI::App* app, RunArguments* run) {
-  CLI::App* command = app->add_subcommand("run", "Answer a prompt, or continue a text");
+  CLI::App* command = add_command(app, "run", "Answer a prompt, or continue a text");
   Sampling& sampling = run->generate.sampling;
   add_model(command, &run->model);
   command->add_option("PROMPT", run->prompt,
@@ -126,7 +146,9 @@ CLI::App* add_run(CLI::App* app, RunArguments* run) {
                    "Choose among the likeliest with this probability together; 1: all")
       ->capture_default_str()
       ->check(number_in(1e-6, 1, "a probability above 0, up to 1"));
-  command->add_option("--seed", sampling.seed, "Seed of the random choices")->capture_default_str();
+  command->add_option("--seed", sampling.seed, "Seed of the random choices")
+      ->check(CLI::Validator(check_seed, "", ""))
+      ->capture_default_str();
   command->add_flag("--jsonl", run->jsonl, "Print events as JSON, one a line");
   command->add_flag("-q,--quiet", run->quiet, "No progress and no timing on standard error");
   command->footer(footer(kRunFooter));
@@ -134,7 +156,7 @@ CLI::App* add_run(CLI::App* app, RunArguments* run) {
 }
 
 CLI::App* add_tokenize(CLI::App* app, TokenizeArguments* tokenize) {
-  CLI::App* command = app->add_subcommand("tokenize", "Print the token ids of a text");
+  CLI::App* command = add_command(app, "tokenize", "Print the token ids of a text");
   add_model(command, &tokenize->model);
   command->add_option("TEXT", tokenize->text, "The text; \"-\" or nothing: standard input");
   command->add_flag("--no-bos{false}", tokenize->add_special,
@@ -147,8 +169,7 @@ CLI::App* add_tokenize(CLI::App* app, TokenizeArguments* tokenize) {
 
 CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
   CLI::App* command =
-      app->add_subcommand("score", "Print how well the model predicts each token of a text");
-  const std::map<std::string, KvType> types{{"f16", KvType::kF16}, {"f32", KvType::kF32}};
+      add_command(app, "score", "Print how well the model predicts each token of a text");
   add_model(command, &score->model);
   command->add_option("FILE", score->file, "File with the text; \"-\" or nothing: standard input");
   command->add_flag("--ids", score->ids,
@@ -159,22 +180,32 @@ CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
       ->capture_default_str()
       ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
   command
-      ->add_option("--kv", score->kv, "Type of the key and value cache: f16 or f32 (default f16)")
-      ->transform(CLI::CheckedTransformer(types, CLI::ignore_case).description(""))
+      ->add_option_function<std::string>(
+          "--kv",
+          [score](const std::string& name) {
+            score->kv = name == "f32" ? KvType::kF32 : KvType::kF16;
+          },
+          "Type of the key and value cache: f16 or f32 (default f16)")
+      ->check(CLI::Validator(
+          [](std::string& name) {
+            const bool known = name == "f16" || name == "f32";
+            return known ? std::string() : "\"" + name + "\" is no cache type; use f16 or f32";
+          },
+          "", ""))
       ->type_name("TYPE");
   command->footer(footer(kScoreFooter));
   return command;
 }
 
 CLI::App* add_explain(CLI::App* app, ExplainArguments* explain) {
-  CLI::App* command = app->add_subcommand("explain", "Print the plan that runs the model");
+  CLI::App* command = add_command(app, "explain", "Print the plan that runs the model");
   add_model(command, &explain->model);
   command->footer(footer(kExplainFooter));
   return command;
 }
 
 CLI::App* add_show(CLI::App* app, ShowArguments* show) {
-  CLI::App* command = app->add_subcommand("show", "Print what is in a model file");
+  CLI::App* command = add_command(app, "show", "Print what is in a model file");
   add_model(command, &show->model);
   command->add_flag("--json", show->json, "Print JSON");
   command->footer(footer(kShowFooter));
@@ -224,7 +255,7 @@ Result<void> read_threads(ModelOptions* options) {
 }
 
 Result<void> read_environment(ModelOptions* options) {
-  options->arch_dir = variable("CULET_ARCH_DIR");
+  if (options->arch_dir.empty()) options->arch_dir = variable("CULET_ARCH_DIR");
   CULET_TRY_VOID(read_isa(options));
   CULET_TRY_VOID(read_fuse(options));
   return read_threads(options);
@@ -267,7 +298,8 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   CLI::App app(std::string(kAbout), "culet");
   app.footer(footer(kFooter));
   app.set_version_flag("--version", "culet " + std::string(version()));
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   const CLI::App* run_command = add_run(&app, &run);
   const CLI::App* tokenize_command = add_tokenize(&app, &tokenize);
   const CLI::App* score_command = add_score(&app, &score);
@@ -281,6 +313,11 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
     return Page{std::string(page.what()) + "\n"};
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error);
+  }
+  if (app.get_subcommands().empty()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "no command was given; use run, tokenize, score, explain or show (see culet --help)");
   }
   if (run_command->parsed()) {
     CULET_TRY(run, check_run(std::move(run)));

@@ -51,9 +51,8 @@ std::string cache_lines(const ModelInfo& info) {
   }
   std::string text;
   for (const auto& [what, names] : groups) {
-    const std::string which = names.size() == 1 ? names.front()
-                                                : fmt::format("{} of them, {} to {}", names.size(),
-                                                              names.front(), names.back());
+    const std::string which =
+        names.size() == 1 ? names.front() : fmt::format("{} layers", names.size());
     text += fmt::format("{:<18}{} ({})\n", text.empty() ? "caches" : "", what, which);
   }
   return text;

@@ -18,10 +18,6 @@ constexpr int64_t kDefaultContext = 4096;
 
 Result<std::string> read_prompt(const RunArguments& arguments) {
   if (arguments.prompt && *arguments.prompt != "-") return *arguments.prompt;
-  if (!arguments.prompt && input_is_terminal()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "no prompt was given: write it behind MODEL, or pipe it in (see culet run --help)");
-  }
   CULET_TRY(std::string text, read_standard_input());
   if (text.ends_with('\n')) text.pop_back();
   return text;
@@ -148,6 +144,10 @@ Result<int> answer(Session& session, std::span<const Token> prompt, const RunArg
 }
 
 Result<int> run(const RunArguments& arguments, Output& out) {
+  if (!arguments.prompt && input_is_terminal()) {
+    print_error("no prompt was given: write it behind MODEL, or pipe it in (see culet run --help)");
+    return kExitUsage;
+  }
   CULET_TRY(const std::string prompt, read_prompt(arguments));
   CULET_TRY(const auto model, load_model(arguments.model, arguments.quiet));
   CULET_TRY(const std::vector<Token> tokens, prompt_tokens(*model, arguments, prompt));

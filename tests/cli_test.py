@@ -1,0 +1,439 @@
+#!/usr/bin/env python3
+"""The culet program from outside: exit statuses, messages, JSON shapes, pipes and signals.
+
+Usage: cli_test.py PATH_OF_CULET [unittest options]
+Runs on the tiny models of tests/golden, so it needs nothing but Python.
+"""
+import fcntl
+import json
+import math
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+GOLDEN = Path(__file__).resolve().parent / "golden"
+GEMMA = str(GOLDEN / "tiny/gemma3/model-q8_0.gguf")     # text in and out, no chat template
+LLAMA = str(GOLDEN / "tiny/llama/model-q8_0.gguf")
+CULET = ""                                              # set by main()
+
+# Variables that would change what is tested.
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("CULET_")}
+
+
+def culet(*arguments, stdin=b"", env=None, **more):
+    """Runs culet; stdin is bytes."""
+    return subprocess.run([CULET, *arguments], input=stdin, capture_output=True, timeout=100,
+                          env=CLEAN | (env or {}), **more)
+
+
+def start(*arguments, **more):
+    return subprocess.Popen([CULET, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, env=CLEAN, **more)
+
+
+def lines(process):
+    return [json.loads(line) for line in process.stdout.decode("utf-8").splitlines()]
+
+
+def with_chat_template(source, target, template):
+    """Copies a GGUF file and adds a chat template to its metadata."""
+    data = Path(source).read_bytes()
+    tensors, entries = struct.unpack_from("<QQ", data, 8)
+    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+    def string_end(at):
+        return at + 8 + struct.unpack_from("<Q", data, at)[0]
+
+    def value_end(kind, at):
+        if kind == 8:
+            return string_end(at)
+        if kind != 9:
+            return at + sizes[kind]
+        element, count = struct.unpack_from("<IQ", data, at)
+        at += 12
+        for _ in range(count):
+            at = value_end(element, at)
+        return at
+
+    at = 24
+    for _ in range(entries):
+        at = string_end(at)
+        at = value_end(struct.unpack_from("<I", data, at)[0], at + 4)
+    directory = at
+    for _ in range(tensors):
+        at = string_end(at)
+        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 4 + 8
+    weights = (at + 31) // 32 * 32
+    key, text = b"tokenizer.chat_template", template.encode()
+    added = struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(text)) + text
+    head = data[:8] + struct.pack("<QQ", tensors, entries + 1) + data[24:directory] + added
+    head += data[directory:at]
+    head += bytes(-len(head) % 32)
+    Path(target).write_bytes(head + data[weights:])
+
+
+class Case(unittest.TestCase):
+    def assert_error(self, process, status, *words):
+        """One sentence on standard error, nothing but it, and this exit status."""
+        message = process.stderr.decode()
+        self.assertEqual(process.returncode, status, message)
+        self.assertTrue(message.startswith("culet: "), message)
+        self.assertEqual(message.count("\n"), 1, message)
+        for word in words:
+            self.assertIn(word, message)
+
+    def ok(self, process):
+        self.assertEqual(process.returncode, 0, process.stderr.decode())
+        return process
+
+
+class Usage(Case):
+    def test_no_command(self):
+        self.assert_error(culet(), 2, "culet --help")
+
+    def test_unknown_command_and_option(self):
+        self.assert_error(culet("fly"), 2)
+        self.assert_error(culet("run", GEMMA, "--wings", "2"), 2, "culet run --help")
+
+    def test_missing_model(self):
+        for command in ("run", "tokenize", "score", "explain", "show"):
+            self.assert_error(culet(command), 2, "MODEL", f"culet {command} --help")
+
+    def test_values_that_make_no_sense(self):
+        for option in (["--threads", "0"], ["--threads", "many"], ["--ctx", "0"], ["--ctx", "-4"],
+                       ["-n", "-2"], ["-n", "1.5"], ["--temp", "-1"], ["--temp", "nan"],
+                       ["--top-p", "0"], ["--top-p", "1.1"], ["--top-k", "-1"], ["--seed", "-1"]):
+            self.assert_error(culet("run", GEMMA, "x", *option), 2,
+                              option[0].replace("-n", "--max-tokens"))
+        self.assert_error(culet("score", GEMMA, "--kv", "q4"), 2, "--kv")
+        self.assert_error(culet("score", GEMMA, "--top", "-1"), 2, "--top")
+        self.assert_error(culet("run", GEMMA, "x", "--raw", "--system", "y"), 2, "--raw")
+
+    def test_environment(self):
+        for name, value in (("CULET_ISA", "abacus"), ("CULET_FUSE", "maybe"), ("CULET_THREADS", "0"),
+                            ("CULET_THREADS", "two")):
+            self.assert_error(culet("show", GEMMA, env={name: value}), 2, name, value)
+        self.assert_error(culet("show", GEMMA, env={"CULET_ARCH_DIR": "/no/such/folder"}), 1,
+                          "/no/such/folder")
+        shown = json.loads(self.ok(culet("show", GEMMA, "--json", env={
+            "CULET_ISA": "scalar", "CULET_THREADS": "1", "CULET_FUSE": "off"})).stdout)
+        self.assertEqual((shown["instruction_set"], shown["threads"]), ("scalar", 1))
+
+    def test_help_and_version(self):
+        self.assertRegex(self.ok(culet("--version")).stdout.decode(), r"^culet \d+\.\d+\.\d+\n$")
+        self.assertIn("CULET_ISA", self.ok(culet("--help")).stdout.decode())
+        for command in ("run", "tokenize", "score", "explain", "show"):
+            page = self.ok(culet(command, "--help")).stdout.decode()
+            self.assertIn("Examples:", page)
+            self.assertIn(f"culet {command} ", page)
+
+    def test_files(self):
+        for command in ("run", "tokenize", "score", "explain", "show"):
+            self.assert_error(culet(command, "/no/such/model.gguf"), 1, "/no/such/model.gguf")
+        self.assert_error(culet("show", "no-such-model"), 1, "no-such-model", "path")
+        self.assert_error(culet("show", "/"), 1, "/")
+        self.assert_error(culet("show", __file__), 1, "magic")
+        self.assert_error(culet("score", GEMMA, "/no/such/text"), 1, "/no/such/text")
+
+
+class Tokenize(Case):
+    def ids(self, *arguments, stdin=b""):
+        return json.loads(self.ok(culet("tokenize", GEMMA, *arguments, stdin=stdin)).stdout)
+
+    def test_text_and_standard_input_agree(self):
+        ids = self.ids("the rain in Spain")
+        self.assertTrue(ids and all(isinstance(i, int) for i in ids))
+        self.assertEqual(ids, self.ids(stdin=b"the rain in Spain"))
+        self.assertEqual(ids, self.ids("-", stdin=b"the rain in Spain"))
+
+    def test_bos(self):
+        self.assertEqual(self.ids("the")[0], 2)
+        self.assertEqual(self.ids("the")[1:], self.ids("the", "--no-bos"))
+        self.assertEqual(self.ids("", "--no-bos"), [])
+
+    def test_special(self):
+        plain, parsed = self.ids("a<eos>b"), self.ids("a<eos>b", "--parse-special")
+        self.assertNotIn(1, plain)
+        self.assertIn(1, parsed)
+
+    def test_odd_bytes(self):
+        for odd in (b"\xff\xfe\x00\x80", b"\xe2\x82", b"\x00", "\u00e9\U0001f600".encode()):
+            self.assertTrue(self.ids("--no-bos", stdin=odd))
+
+
+class Score(Case):
+    def score(self, *arguments, stdin=b"the rain in Spain", model=GEMMA):
+        return lines(self.ok(culet("score", model, *arguments, stdin=stdin)))
+
+    def test_shape(self):
+        *tokens, total = self.score("--top", "3")
+        ids = json.loads(culet("tokenize", GEMMA, "the rain in Spain").stdout)
+        self.assertEqual([t["id"] for t in tokens], ids)
+        self.assertEqual([t["pos"] for t in tokens], list(range(len(ids))))
+        self.assertEqual(list(tokens[0]), ["pos", "id", "text", "nll", "entropy", "top"])
+        self.assertEqual([tokens[0][k] for k in ("nll", "entropy", "top")], [None] * 3)
+        for token in tokens[1:]:
+            self.assertGreaterEqual(token["nll"], 0)
+            self.assertGreaterEqual(token["entropy"], 0)
+            self.check_top(token["top"], 3)
+        self.assertEqual(list(total), ["tokens", "mean_nll", "perplexity", "next"])
+        self.check_top(total["next"]["top"], 3)
+        self.assertGreaterEqual(total["next"]["entropy"], 0)
+
+    def check_top(self, top, count):
+        self.assertEqual(len(top), count)
+        self.assertEqual(list(top[0]), ["id", "text", "logprob"])
+        values = [t["logprob"] for t in top]
+        self.assertEqual(values, sorted(values, reverse=True))
+        self.assertTrue(all(v <= 0 for v in values))
+
+    def test_sums(self):
+        *tokens, total = self.score()
+        nlls = [t["nll"] for t in tokens[1:]]
+        self.assertEqual(total["tokens"], len(tokens))
+        self.assertAlmostEqual(total["mean_nll"], sum(nlls) / len(nlls), places=9)
+        self.assertAlmostEqual(total["perplexity"], math.exp(total["mean_nll"]), places=5)
+
+    def test_nll_is_that_of_the_token(self):
+        *tokens, _ = self.score("--top", "512")
+        for token in tokens[1:]:
+            logprob = {t["id"]: t["logprob"] for t in token["top"]}
+            self.assertAlmostEqual(-logprob[token["id"]], token["nll"], places=4)
+            self.assertAlmostEqual(sum(math.exp(v) for v in logprob.values()), 1, places=4)
+
+    def test_ids(self):
+        expected = json.loads((GOLDEN / "tiny/gemma3/expected-q8_0.json").read_text())
+        *tokens, _ = self.score("--ids", "--precise", "--kv", "f32",
+                                stdin=json.dumps(expected["tokens"]).encode())
+        self.assertEqual([t["id"] for t in tokens], expected["tokens"])   # no BOS added
+        for token, nll in zip(tokens[1:], expected["nll"]):
+            self.assertAlmostEqual(token["nll"], nll, delta=5e-4)
+        for bad in (b"", b"5", b'["a"]', b"[1.5]", b"[-1]", b"[99999999999]", b"[1,", b'{"a":1}'):
+            self.assert_error(culet("score", GEMMA, "--ids", stdin=bad), 1)
+        self.assert_error(culet("score", GEMMA, "--ids", stdin=b"[1, 512]"), 1, "512")
+
+    def test_file(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(b"the rain in Spain")
+            file.flush()
+            self.assertEqual(self.score(file.name), self.score())
+            self.assertEqual(self.score("-"), self.score())
+
+    def test_one_token_and_none(self):
+        *tokens, total = self.score("--ids", stdin=b"[7]")
+        self.assertEqual(len(tokens), 1)
+        self.assertEqual((total["tokens"], total["mean_nll"], total["perplexity"]), (1, None, None))
+        self.assert_error(culet("score", GEMMA, "--no-bos", stdin=b""), 1)
+
+    def test_too_long(self):
+        self.assert_error(culet("score", GEMMA, "--ids", stdin=json.dumps([5] * 2049).encode()), 1,
+                          "2049", "2048")
+
+    def test_odd_bytes_are_printed_as_replacement(self):
+        *tokens, _ = self.score("--no-bos", "--top", "400", stdin=b"\xff\xe2\x82")
+        self.assertIn("\ufffd", "".join(t["text"] for t in tokens))
+
+    def test_threads_and_plans_do_not_matter(self):
+        plain = culet("score", GEMMA, "--threads", "1", stdin=b"the rain").stdout
+        for env in ({"CULET_FUSE": "off"}, {"CULET_ISA": "scalar"}, {"CULET_THREADS": "3"}):
+            self.assertEqual(culet("score", GEMMA, stdin=b"the rain", env=env).stdout, plain, env)
+
+
+class Run(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.chat = cls.folder.name + "/chat.gguf"
+        cls.broken = cls.folder.name + "/broken.gguf"
+        with_chat_template(GEMMA, cls.chat, "{% for m in messages %}{{ m.role }}: {{ m.content }}\n"
+                           "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}")
+        with_chat_template(GEMMA, cls.broken, "{% for %}")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def events(self, *arguments, stdin=b"", model=GEMMA):
+        return lines(self.ok(culet("run", model, "--jsonl", *arguments, stdin=stdin)))
+
+    def test_plain(self):
+        done = self.ok(culet("run", GEMMA, "the rain", "-n", "8"))
+        self.assertTrue(done.stdout.endswith(b"\n"))
+        done.stdout.decode("utf-8")
+        self.assertRegex(done.stderr.decode(), r"^prompt \d+ tokens, [\d.]+ tokens/s; answer \d+ ")
+        quiet = self.ok(culet("run", GEMMA, "the rain", "-n", "8", "-q"))
+        self.assertEqual((quiet.stdout, quiet.stderr), (done.stdout, b""))
+
+    def test_jsonl(self):
+        events = self.events("the rain", "-n", "8")
+        kinds = [e["event"] for e in events]
+        self.assertEqual((kinds[0], kinds[-1]), ("started", "finished"))
+        self.assertLessEqual(set(kinds), {"started", "progress", "text", "finished"})
+        prompt = json.loads(culet("tokenize", GEMMA, "the rain").stdout)
+        self.assertEqual(events[0], {"event": "started", "prompt_tokens": len(prompt)})
+        texts = [e for e in events if e["event"] == "text"]
+        self.assertTrue(all(list(e) == ["event", "text", "id"] for e in texts))
+        usage = events[-1]["usage"]
+        self.assertEqual(usage["prompt_tokens"], len(prompt))
+        self.assertEqual(usage["generated_tokens"], sum(e["id"] is not None for e in texts))
+        self.assertIn(events[-1]["reason"], ("stop", "length"))
+        plain = culet("run", GEMMA, "the rain", "-n", "8", "-q").stdout.decode()
+        self.assertEqual("".join(e["text"] for e in texts).rstrip("\n"), plain.rstrip("\n"))
+
+    def test_errors_are_events_too(self):
+        failed = culet("run", GEMMA, "--jsonl", "the rain", "--ctx", "2")
+        self.assert_error(failed, 1, "--ctx")
+        (event,) = lines(failed)
+        self.assertEqual((event["event"], event["code"]), ("error", "exhausted"))
+        self.assertIn(event["message"], failed.stderr.decode())
+
+    def test_standard_input(self):
+        expected = self.events("the rain", "-n", "4")[:-1]
+        self.assertEqual(self.events("-n", "4", stdin=b"the rain")[:-1], expected)
+        self.assertEqual(self.events("-", "-n", "4", stdin=b"the rain\n")[:-1], expected)
+        self.events("-n", "4", stdin=b"odd \xff\x00 bytes")
+
+    def test_no_prompt_on_a_terminal(self):
+        master, slave = pty.openpty()
+        done = subprocess.run([CULET, "run", GEMMA], stdin=slave, capture_output=True, timeout=60,
+                              env=CLEAN)
+        os.close(slave)
+        os.close(master)
+        self.assert_error(done, 2, "prompt")
+
+    def test_seeds(self):
+        def text(*more):
+            return culet("run", GEMMA, "the rain", "-n", "12", "--temp", "3", "-q", *more).stdout
+        self.assertEqual(text(), text("--seed", "0"))
+        self.assertEqual(text("--seed", "5"), text("--seed", "5", "--threads", "1"))
+        self.assertGreater(len({text("--seed", str(i)) for i in range(4)}), 1)
+
+    def test_limits(self):
+        self.assertEqual(self.events("the rain", "-n", "0")[-1]["usage"]["generated_tokens"], 0)
+        full = self.events("the rain", "-n", "-1", "--ctx", "16", "--temp", "0")[-1]
+        self.assertIn(full["reason"], ("context", "stop"))
+        self.assert_error(culet("run", GEMMA, "x", "--ctx", "4096"), 1, "4096", "2048")
+        long = self.folder.name + "/long"
+        Path(long).write_bytes(b"rain " * 9000)
+        with open(long, "rb") as file:
+            done = subprocess.run([CULET, "run", GEMMA], stdin=file, capture_output=True,
+                                  timeout=60, env=CLEAN)
+        self.assert_error(done, 1, "2048")
+
+    def test_chat_template(self):
+        rendered = "user: the rain\nassistant:"
+        raw = self.events(rendered, "--raw", "-n", "6", model=self.chat)
+        self.assertEqual(self.events("the rain", "-n", "6", model=self.chat)[:-1], raw[:-1])
+        self.assertNotEqual(self.events("the rain", "--raw", "-n", "6", model=self.chat)[0], raw[0])
+        system = self.events("the rain", "--system", "be brief", "-n", "6", model=self.chat)
+        self.assertGreater(system[0]["prompt_tokens"], raw[0]["prompt_tokens"])
+        self.assert_error(culet("run", GEMMA, "x", "--system", "y"), 1, "chat template")
+        self.assert_error(culet("run", self.broken, "x"), 1, "--raw")
+        self.ok(culet("run", self.broken, "x", "--raw", "-n", "2"))
+
+    def test_a_user_cannot_spell_control_tokens(self):
+        with_text = self.events("<eos>", "-n", "1", model=self.chat)[0]["prompt_tokens"]
+        without = self.events("", "-n", "1", model=self.chat)[0]["prompt_tokens"]
+        self.assertGreater(with_text - without, 1)
+
+    def endless_prompt(self):
+        """A prompt whose likeliest continuation goes round in circles."""
+        for prompt in ("the rain", "in Spain", "a", "one two", "so", "and the", "x", "because"):
+            if self.events(prompt, "-n", "900", "--temp", "0")[-1]["reason"] == "length":
+                return prompt
+        self.fail("every answer ends")
+
+    def start_endless(self):
+        """Its pipe is small, so the program cannot have written everything before the test acts."""
+        running = start("run", GEMMA, self.endless_prompt(), "--jsonl", "-n", "-1", "--temp", "0",
+                        bufsize=0)
+        fcntl.fcntl(running.stdout, 1031, 4096)   # F_SETPIPE_SZ
+        return running
+
+    def test_interrupt(self):
+        running = self.start_endless()
+        first = json.loads(running.stdout.readline())
+        self.assertEqual(first["event"], "started")
+        running.send_signal(signal.SIGINT)
+        rest, errors = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130, errors)
+        last = json.loads(rest.splitlines()[-1])
+        self.assertEqual((last["event"], last["reason"]), ("finished", "cancelled"))
+
+    def test_closed_pipe(self):
+        running = self.start_endless()
+        running.stdout.readline()
+        running.stdout.close()
+        self.assertEqual(running.stderr.read(), b"")
+        self.assertEqual(running.wait(timeout=60), 1)
+        running.stderr.close()
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "wb") as full:
+            for command in (["run", GEMMA, "the rain", "-n", "4"], ["tokenize", GEMMA, "x"],
+                            ["show", GEMMA]):
+                done = subprocess.run([CULET, *command], stdin=subprocess.DEVNULL, stdout=full,
+                                      stderr=subprocess.PIPE, timeout=60, env=CLEAN)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("No space left", done.stderr.decode())
+        closed = subprocess.run(f"exec '{CULET}' tokenize '{GEMMA}' x >&-", shell=True, timeout=60,
+                                stderr=subprocess.PIPE, env=CLEAN)
+        self.assertEqual(closed.returncode, 1)
+        self.assertIn("standard output", closed.stderr.decode())
+
+
+class Inspect(Case):
+    def test_show(self):
+        text = self.ok(culet("show", GEMMA)).stdout.decode()
+        for word in (GEMMA, "gemma3", "Q8_0", "7 layers", "2048", "window(8)", "sha256"):
+            self.assertIn(word, text)
+
+    def test_show_json(self):
+        shown = json.loads(self.ok(culet("show", GEMMA, "--json")).stdout)
+        self.assertEqual(shown["file"], {"path": GEMMA, "bytes": os.path.getsize(GEMMA)})
+        self.assertEqual(shown["architecture"], "gemma3")
+        self.assertEqual(shown["architecture_file"]["origin"], "built in")
+        self.assertRegex(shown["architecture_file"]["sha256"], r"^[0-9a-f]{64}$")
+        self.assertEqual((shown["layers"], shown["width"], shown["vocabulary"]), (7, 64, 512))
+        self.assertEqual(sum(shown["tensor_types"].values()), shown["tensors"])
+        self.assertIn(shown["instruction_set"], shown["instruction_sets"])
+        self.assertTrue(shown["instruction_sets"]["scalar"])
+
+    def test_explain(self):
+        text = self.ok(culet("explain", GEMMA)).stdout.decode()
+        for word in ("embed", "rope", "attend", "linear"):
+            self.assertIn(word, text)
+        unfused = self.ok(culet("explain", GEMMA, env={"CULET_FUSE": "off"})).stdout.decode()
+        self.assertGreater(len(unfused.splitlines()), len(text.splitlines()))
+
+    def test_a_changed_architecture_file_changes_the_result(self):
+        source = (GOLDEN.parent.parent / "arch/llama.arch").read_text()
+        ids = b"[5, 6, 7, 8]"
+        with tempfile.TemporaryDirectory() as folder:
+            def score():
+                return culet("score", LLAMA, "--ids", "--arch-dir", folder, stdin=ids)
+            file = Path(folder + "/llama.arch")
+            file.write_text(source)
+            same = self.ok(score()).stdout
+            self.assertEqual(same, culet("score", LLAMA, "--ids", stdin=ids).stdout)
+            self.assertIn("silu(", source)
+            file.write_text(source.replace("silu(", "relu("))
+            changed = self.ok(score()).stdout
+            self.assertNotEqual(changed, same)
+            by_variable = culet("score", LLAMA, "--ids", stdin=ids, env={"CULET_ARCH_DIR": folder})
+            self.assertEqual(by_variable.stdout, changed)
+            file.write_text(source + "\nthis is no statement\n")
+            self.assert_error(score(), 1, "llama.arch:")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    CULET = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,332 @@
+// Sessions and generation through the public API, on tiny models: what errors and cancelling leave
+// behind, the order of events, several models and threads in one process.
+#include "culet/engine.h"
+
+#include "support.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <thread>
+
+namespace culet::test {
+namespace {
+
+std::string llama() { return golden("tiny/llama/model-q8_0.gguf"); }
+std::string gemma() { return golden("tiny/gemma3/model-q8_0.gguf"); }
+
+std::vector<Token> some_tokens(size_t n) {
+  std::vector<Token> tokens;
+  for (size_t i = 0; i < n; ++i) tokens.push_back(static_cast<Token>(7 + (i * 37) % 200));
+  return tokens;
+}
+
+std::unique_ptr<Session> with_context(std::shared_ptr<const Model> model, int64_t context) {
+  auto made = Session::make(std::move(model), {.context = context});
+  EXPECT_TRUE(made) << made.error().message;
+  return *std::move(made);
+}
+
+// ---------------------------------------------------------------- sessions
+
+TEST(Session, AFullContextIsAnErrorBeforeAnyWork) {
+  const auto one = with_context(load(llama()), 20);
+  expect_ok(one->append(some_tokens(15)));
+  const std::vector<float> before(one->logits().begin(), one->logits().end());
+  int passes = 0;
+  const auto refused = one->append(some_tokens(6), [&](int64_t, int64_t) { return ++passes > 0; });
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(refused.error().message.find("20"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("21"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(passes, 0);
+  EXPECT_EQ(one->tokens().size(), 15u);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), one->logits().begin()));
+  expect_ok(one->append(some_tokens(5)));
+}
+
+TEST(Session, TheContextIsAtMostWhatTheModelWasTrainedFor) {
+  const auto model = load(llama());
+  EXPECT_EQ(session(model)->context(), model->info().context_length);
+  const auto refused = Session::make(model, {.context = model->info().context_length + 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(Session::make(model, {.context = -1}));
+}
+
+TEST(Session, TokensOutsideTheVocabularyAreRefused) {
+  const auto one = session(load(llama()));
+  for (const Token bad : {-1, 512, INT32_MAX}) {
+    const std::vector<Token> tokens{5, bad, 6};
+    const auto refused = one->append(tokens);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(one->tokens().empty());
+  }
+  expect_ok(one->append({}));
+  EXPECT_TRUE(one->logits().empty());
+}
+
+// Also where the window of a layer has already dropped what the old length needs.
+TEST(Session, CancelLeavesTheSessionAsItWas) {
+  for (const std::string& file : {llama(), gemma()}) {
+    ModelOptions options;
+    options.pass_rows = 16;
+    const auto model = load(file, options);
+    const auto tokens = some_tokens(40), more = some_tokens(300), then = some_tokens(9);
+    const auto one = session(model), straight = session(model);
+    expect_ok(one->append(tokens));
+    const std::vector<float> before(one->logits().begin(), one->logits().end());
+    const auto stopped = one->append(more, [](int64_t done, int64_t) { return done < 200; });
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+    EXPECT_EQ(one->tokens().size(), tokens.size());
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), one->logits().begin()));
+    append_rows(*straight, tokens);
+    EXPECT_EQ(first_difference(append_rows(*one, then), append_rows(*straight, then)), "") << file;
+  }
+}
+
+TEST(Session, RewindTooFarChangesNothing) {
+  const auto model = load(gemma());
+  const auto one = session(model), straight = session(model);
+  const auto tokens = some_tokens(200), then = some_tokens(3);
+  expect_ok(one->append(tokens));
+  expect_ok(straight->append(tokens));
+  EXPECT_FALSE(one->rewind(201));
+  EXPECT_FALSE(one->rewind(-1));
+  EXPECT_TRUE(one->rewind(200));
+  if (!one->rewind(40)) {
+    EXPECT_EQ(one->tokens().size(), tokens.size());
+    EXPECT_EQ(first_difference(append_rows(*one, then), append_rows(*straight, then)), "");
+  }
+  EXPECT_TRUE(one->rewind(0) || one->tokens().size() == 203);
+}
+
+TEST(Session, MemoryGrowsWithTokensAndGoesWithClear) {
+  const auto one = session(load(llama()));
+  const uint64_t empty = one->memory_bytes();
+  expect_ok(one->append(some_tokens(500)));
+  EXPECT_GT(one->memory_bytes(), empty);
+}
+
+// ---------------------------------------------------------------- probabilities
+
+TEST(Logits, ProbabilitiesAddUp) {
+  const auto model = load(llama());
+  const auto one = session(model);
+  expect_ok(one->append(some_tokens(10)));
+  const auto all = distribution(*model, one->logits(), 512);
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->top.size(), 512u);
+  double sum = 0, entropy = 0;
+  for (size_t i = 0; i < all->top.size(); ++i) {
+    const auto [id, logprob] = all->top[i];
+    EXPECT_LE(logprob, all->top[i > 0 ? i - 1 : 0].logprob);
+    EXPECT_NEAR(*culet::logprob(*model, one->logits(), id), logprob, 1e-5);
+    sum += std::exp(static_cast<double>(logprob));
+    entropy -= std::exp(static_cast<double>(logprob)) * logprob;
+  }
+  EXPECT_NEAR(sum, 1, 1e-5);
+  EXPECT_NEAR(all->entropy, entropy, 1e-4);
+  EXPECT_EQ(all->top[0].id, best(one->logits()));
+  EXPECT_EQ(distribution(*model, one->logits(), 3)->top.size(), 3u);
+}
+
+TEST(Logits, NumbersThatAreNoneAreErrors) {
+  const auto model = load(llama());
+  std::vector<float> logits(512, 0.5f);
+  logits[100] = NAN;
+  EXPECT_EQ(logprob(*model, logits, 3).error().code, ErrorCode::kNumeric);
+  logits[100] = INFINITY;
+  EXPECT_EQ(distribution(*model, logits, 3).error().code, ErrorCode::kNumeric);
+  logits[100] = 0.5f;
+  EXPECT_EQ(logprob(*model, logits, 512).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(logprob(*model, std::span(logits).first(9), 1).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+// ---------------------------------------------------------------- generate
+
+struct Recorded {
+  std::string kinds;  // s p t f
+  std::vector<Token> ids;
+  std::string text;
+};
+
+EventFn recorder(Recorded* all, size_t stop_after = SIZE_MAX) {
+  return [all, stop_after](const Event& event) {
+    all->kinds += "sptf"[event.index()];
+    if (const auto* delta = std::get_if<TextDelta>(&event)) {
+      if (delta->id >= 0) all->ids.push_back(delta->id);
+      all->text += delta->text;
+    }
+    return all->ids.size() < stop_after;
+  };
+}
+
+GenerateOptions options(int64_t max_tokens, float temperature = 0, uint64_t seed = 0) {
+  GenerateOptions made;
+  made.max_tokens = max_tokens;
+  made.sampling.temperature = temperature;
+  made.sampling.seed = seed;
+  return made;
+}
+
+TEST(Generate, EventsComeInOrderAndTheSessionHoldsTheAnswer) {
+  const auto model = load(gemma());
+  const auto one = session(model);
+  const auto prompt = some_tokens(12);
+  Recorded all;
+  const auto finished = generate(*one, prompt, options(20), recorder(&all));
+  ASSERT_TRUE(finished) << finished.error().message;
+  EXPECT_EQ(all.kinds.front(), 's');
+  EXPECT_EQ(all.kinds.back(), 'f');
+  EXPECT_EQ(std::count(all.kinds.begin(), all.kinds.end(), 'f'), 1);
+  EXPECT_EQ(finished->prompt_tokens, 12);
+  EXPECT_EQ(finished->generated_tokens, static_cast<int64_t>(all.ids.size()));
+  std::vector<Token> held(prompt);
+  held.insert(held.end(), all.ids.begin(), all.ids.end());
+  EXPECT_TRUE(std::equal(held.begin(), held.end(), one->tokens().begin(), one->tokens().end()));
+  const auto straight = session(model);
+  expect_ok(straight->append(held));
+  EXPECT_EQ(first_difference({{one->logits().begin(), one->logits().end()}},
+                             {{straight->logits().begin(), straight->logits().end()}}),
+            "");
+}
+
+TEST(Generate, TheSameSeedGivesTheSameText) {
+  const auto model = load(llama());
+  std::set<std::vector<Token>> answers;
+  for (const uint64_t seed : {1, 1, 2, 3}) {
+    Recorded all;
+    ASSERT_TRUE(generate(*session(model), some_tokens(5), options(12, 1.5f, seed), recorder(&all)));
+    answers.insert(all.ids);
+  }
+  EXPECT_EQ(answers.size(), 3u);
+}
+
+TEST(Generate, EndsForEveryReason) {
+  const auto model = load(llama());
+  Recorded all;
+  auto finished = generate(*session(model), some_tokens(5), options(3, 1), recorder(&all));
+  EXPECT_TRUE(finished->reason == FinishReason::kLength || finished->reason == FinishReason::kStop);
+  finished = generate(*session(model), some_tokens(5), options(0), {});
+  EXPECT_EQ(finished->reason, FinishReason::kLength);
+  EXPECT_EQ(finished->generated_tokens, 0);
+  all = {};
+  finished = generate(*session(model), some_tokens(5), options(100, 1), recorder(&all, 2));
+  EXPECT_EQ(finished->reason, FinishReason::kCancelled);
+  EXPECT_EQ(all.kinds.back(), 'f');
+  EXPECT_EQ(all.ids.size(), 2u);
+  const auto small = with_context(model, 9);
+  finished = generate(*small, some_tokens(5), options(-1, 1), recorder(&all));
+  EXPECT_TRUE(finished->reason == FinishReason::kContext ||
+              finished->reason == FinishReason::kStop);
+  EXPECT_LE(small->tokens().size(), 9u);
+}
+
+TEST(Generate, AnEndTokenIsNotPartOfTheAnswer) {
+  const auto model = load(llama());
+  // At a high temperature over 512 tokens one of the end tokens comes up for some seed.
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Recorded all;
+    const auto one = session(model);
+    const auto finished = generate(*one, some_tokens(5), options(60, 50, seed), recorder(&all));
+    if (finished->reason != FinishReason::kStop) continue;
+    for (const Token token : all.ids) EXPECT_FALSE(model->is_end_of_generation(token));
+    EXPECT_EQ(one->tokens().size(), 5 + all.ids.size());
+    return;
+  }
+  FAIL() << "no answer ended";
+}
+
+TEST(Generate, StopsWhileThePromptIsRead) {
+  ModelOptions small;
+  small.pass_rows = 8;
+  const auto one = session(load(llama(), small));
+  std::string kinds;
+  const auto finished = generate(*one, some_tokens(50), options(5), [&](const Event& event) {
+    kinds += "sptf"[event.index()];
+    return event.index() != 1;
+  });
+  ASSERT_TRUE(finished);
+  EXPECT_EQ(finished->reason, FinishReason::kCancelled);
+  EXPECT_EQ(kinds, "spf");
+  EXPECT_TRUE(one->tokens().empty());
+}
+
+TEST(Generate, ContinuesFromTheLogitsOfTheSession) {
+  const auto model = load(llama());
+  const auto one = session(model), two = session(model);
+  Recorded a, b;
+  ASSERT_TRUE(generate(*one, some_tokens(5), options(8), recorder(&a)));
+  expect_ok(two->append(some_tokens(5)));
+  ASSERT_TRUE(generate(*two, {}, options(8), recorder(&b)));
+  EXPECT_EQ(a.ids, b.ids);
+  const auto refused = generate(*session(model), {}, options(8), {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Generate, RefusesOptionsThatMakeNoSense) {
+  const auto model = load(llama());
+  for (const Sampling bad : {Sampling{.temperature = -1}, Sampling{.temperature = NAN},
+                             Sampling{.top_k = -1}, Sampling{.top_p = 0}, Sampling{.top_p = 2}}) {
+    GenerateOptions made;
+    made.sampling = bad;
+    const auto one = session(model);
+    const auto refused = generate(*one, some_tokens(5), made, {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(one->tokens().empty());
+  }
+}
+
+// ---------------------------------------------------------------- side by side
+
+TEST(SideBySide, TwoModelsInOneProcess) {
+  const auto tokens = some_tokens(30);
+  const Rows alone_a = rows_of(llama(), {.threads = 1}, KvType::kF16, tokens);
+  const Rows alone_b = rows_of(gemma(), {.threads = 1}, KvType::kF16, tokens);
+  ModelOptions precise{.threads = 2, .precise = true};
+  const auto a = load(llama(), {.threads = 2}), b = load(gemma(), {.threads = 2});
+  const auto c = load(llama(), precise);
+  const auto in_a = session(a), in_b = session(b), in_c = session(c);
+  Rows rows_a, rows_b;
+  for (const Token token : tokens) {
+    rows_a.push_back(append_rows(*in_a, {&token, 1}).front());
+    append_rows(*in_c, {&token, 1});
+    rows_b.push_back(append_rows(*in_b, {&token, 1}).front());
+  }
+  EXPECT_EQ(first_difference(alone_a, rows_a), "");
+  EXPECT_EQ(first_difference(alone_b, rows_b), "");
+}
+
+TEST(SideBySide, ThreadsShareAModel) {
+  const auto model = load(gemma(), {.threads = 2});
+  std::vector<Rows> expected, got(4);
+  for (size_t i = 0; i < got.size(); ++i) {
+    expected.push_back(append_rows(*session(model), some_tokens(20 + 13 * i)));
+  }
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < got.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const std::vector<int64_t> chunks{3, 9, 1};
+      got[i] = append_rows(*session(model), some_tokens(20 + 13 * i), chunks);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(first_difference(expected[i], got[i]), "");
+}
+
+TEST(SideBySide, SessionsOutliveTheirModelsOwner) {
+  auto one = session(load(llama()));
+  expect_ok(one->append(some_tokens(5)));
+  EXPECT_FALSE(one->model().explain().empty());
+}
+
+}  // namespace
+}  // namespace culet::test

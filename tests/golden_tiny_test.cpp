@@ -1,0 +1,270 @@
+// Tiny random models against exact logits, and every way of running one against every other.
+//
+//   * float activations and cache: the reference's logits within its tolerance, its greedy tokens
+//     exactly (tests/golden/tiny/SOURCE.md says how they were made);
+//   * any way to cut a prompt into passes and appends, any number of threads, any instruction set,
+//     fused or not: the same bits.
+#include "support.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace culet::test {
+namespace {
+
+using nlohmann::json;
+
+constexpr ModelOptions kPrecise{.threads = 2, .precise = true};
+
+std::string file_of(const std::string& name) { return golden("tiny/" + name); }
+
+// ---------------------------------------------------------------- against the reference
+
+class Reference : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string folder = std::string(GetParam());
+    expected_ = read_json(file_of(folder + "/expected.json"));
+    tokens_ = expected_["tokens"].get<std::vector<Token>>();
+    tolerance_ = expected_["tolerance"]["logits_abs"].get<double>();
+    model_ = load(file_of(folder + "/model.gguf"), kPrecise);
+  }
+
+  json expected_;
+  std::vector<Token> tokens_;
+  double tolerance_ = 0;
+  std::shared_ptr<const Model> model_;
+};
+
+TEST_P(Reference, LogitsAndNll) {
+  const auto one = session(model_, KvType::kF32);
+  const Rows rows = append_rows(*one, tokens_);
+  ASSERT_EQ(rows.size(), tokens_.size());
+  const auto& positions = expected_["positions_checked"];
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const size_t position = positions[i].get<size_t>();
+    EXPECT_LE(largest_difference(rows[position], expected_["logits"][i]), tolerance_)
+        << "position " << position;
+  }
+  for (size_t i = 0; i + 1 < tokens_.size(); ++i) {
+    EXPECT_NEAR(nll(*model_, rows[i], tokens_[i + 1]), expected_["nll"][i].get<double>(),
+                expected_["tolerance"]["nll_abs"].get<double>())
+        << "position " << i;
+  }
+}
+
+TEST_P(Reference, HalfCacheStaysWithinItsBound) {
+  const auto half = session(model_, KvType::kF16);
+  const Rows rows = append_rows(*half, tokens_);
+  const double bound = expected_["tolerance"]["f16_cache_logits_abs"].get<double>();
+  const auto& positions = expected_["positions_checked"];
+  for (size_t i = 0; i < positions.size(); ++i) {
+    EXPECT_LE(largest_difference(rows[positions[i].get<size_t>()], expected_["logits"][i]), bound);
+  }
+}
+
+TEST_P(Reference, GreedyTokens) {
+  const auto one = session(model_, KvType::kF32);
+  const auto prompt = expected_["greedy"]["prompt_length"].get<size_t>();
+  expect_ok(one->append(std::span(tokens_).first(prompt)));
+  const auto ids = expected_["greedy"]["ids"].get<std::vector<Token>>();
+  for (size_t step = 0; step < ids.size(); ++step) {
+    ASSERT_EQ(best(one->logits()), ids[step]) << "step " << step;
+    expect_ok(one->append({&ids[step], 1}));
+  }
+}
+
+TEST_P(Reference, SplitPrefillIsBitEqual) {
+  const Rows whole = append_rows(*session(model_, KvType::kF32), tokens_);
+  const auto chunks = expected_["split_prefill"]["chunks"].get<std::vector<int64_t>>();
+  const Rows split = append_rows(*session(model_, KvType::kF32), tokens_, chunks);
+  EXPECT_EQ(first_difference(whole, split), "");
+}
+
+TEST_P(Reference, RewindForgets) {
+  const auto& rewind = expected_["rewind"];
+  const auto keep = rewind["keep"].get<int64_t>();
+  const auto then = rewind["then"].get<std::vector<Token>>();
+  const auto one = session(model_, KvType::kF32);
+  append_rows(*one, tokens_);
+  ASSERT_TRUE(one->rewind(keep));
+  EXPECT_TRUE(one->logits().empty());
+  EXPECT_EQ(static_cast<int64_t>(one->tokens().size()), keep);
+  const Rows rows = append_rows(*one, then);
+  for (size_t i = 0; i < rewind["positions"].size(); ++i) {
+    const auto row = static_cast<size_t>(rewind["positions"][i].get<int64_t>() - keep);
+    EXPECT_LE(largest_difference(rows.at(row), rewind["logits"][i]), tolerance_);
+  }
+  std::vector<Token> straight(tokens_.begin(), tokens_.begin() + keep);
+  straight.insert(straight.end(), then.begin(), then.end());
+  Rows fresh = append_rows(*session(model_, KvType::kF32), straight);
+  fresh.erase(fresh.begin(), fresh.begin() + keep);
+  EXPECT_EQ(first_difference(rows, fresh), "");
+}
+
+TEST_P(Reference, ClearIsANewSession) {
+  const auto one = session(model_, KvType::kF32);
+  const Rows first = append_rows(*one, tokens_);
+  one->clear();
+  EXPECT_TRUE(one->tokens().empty());
+  EXPECT_TRUE(one->logits().empty());
+  EXPECT_EQ(first_difference(append_rows(*one, tokens_), first), "");
+}
+
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, Reference,
+                         testing::Values("llama", "llama3-rope", "qwen2", "qwen3", "gemma3",
+                                         "gemma3-linear"),
+                         test_name);
+
+// ---------------------------------------------------------------- int8 against the reference
+
+TEST(Int8, Q8CopiesStayNearTheirReference) {
+  for (const std::string name : {"llama", "qwen2", "gemma3"}) {
+    const json expected = read_json(file_of(name + "/expected-q8_0.json"));
+    const auto tokens = expected["tokens"].get<std::vector<Token>>();
+    const std::string file = file_of(name + "/model-q8_0.gguf");
+    const Rows fast = rows_of(file, {.threads = 2}, KvType::kF16, tokens);
+    const Rows precise = rows_of(file, kPrecise, KvType::kF32, tokens);
+    const auto& positions = expected["positions_checked"];
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const auto at = positions[i].get<size_t>();
+      EXPECT_LE(largest_difference(fast[at], expected["logits"][i]),
+                expected["tolerance"]["logits_abs_8bit_activations"].get<double>())
+          << name << " position " << at;
+      EXPECT_LE(largest_difference(precise[at], expected["logits"][i]),
+                expected["tolerance"]["logits_abs_f32_activations"].get<double>())
+          << name << " position " << at;
+    }
+  }
+}
+
+TEST(Int8, EveryTensorTypeStaysNearItsReference) {
+  const json all = read_json(file_of("llama-quant/dequant.json"));
+  const auto tokens = all["tokens"].get<std::vector<Token>>();
+  for (const auto& [type, expected] : all["types"].items()) {
+    const std::string file = file_of("llama-quant/" + expected["file"].get<std::string>());
+    const Rows fast = rows_of(file, {.threads = 2}, KvType::kF16, tokens);
+    const Rows precise = rows_of(file, kPrecise, KvType::kF32, tokens);
+    for (size_t i = 0; i < expected["positions"].size(); ++i) {
+      const auto at = expected["positions"][i].get<size_t>();
+      EXPECT_LE(largest_difference(fast[at], expected["logits"][i]),
+                expected["tolerance"]["logits_abs_8bit_activations"].get<double>())
+          << type << " position " << at;
+      EXPECT_LE(largest_difference(precise[at], expected["logits"][i]),
+                expected["tolerance"]["logits_abs_f32_activations"].get<double>())
+          << type << " position " << at;
+    }
+  }
+}
+
+// ---------------------------------------------------------------- the same bits
+
+// Longer than a block, a window and a pass, so that every border is crossed somewhere.
+std::vector<Token> long_tokens(const json& expected) {
+  const auto once = expected["tokens"].get<std::vector<Token>>();
+  std::vector<Token> tokens;
+  for (int i = 0; i < 3; ++i) tokens.insert(tokens.end(), once.begin(), once.end());
+  return tokens;
+}
+
+std::vector<int64_t> random_chunks(size_t tokens, std::mt19937* random) {
+  std::vector<int64_t> chunks;
+  for (auto left = static_cast<int64_t>(tokens); left > 0; left -= chunks.back()) {
+    const int64_t most = std::min<int64_t>(left, (*random)() % 3 == 0 ? 70 : 9);
+    chunks.push_back(1 + static_cast<int64_t>((*random)()) % most);
+  }
+  return chunks;
+}
+
+struct Case {
+  std::string file;
+  std::vector<Token> tokens;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  for (const std::string name : {"llama", "qwen2", "gemma3"}) {
+    list.push_back({file_of(name + "/model-q8_0.gguf"),
+                    long_tokens(read_json(file_of(name + "/expected.json")))});
+  }
+  const json all = read_json(file_of("llama-quant/dequant.json"));
+  for (const auto& [type, expected] : all["types"].items()) {
+    list.push_back(
+        {file_of("llama-quant/" + expected["file"].get<std::string>()), long_tokens(all)});
+  }
+  return list;
+}
+
+class SameBits : public testing::TestWithParam<bool> {
+ protected:
+  // The plainest way: scalar, one thread, unfused.
+  ModelOptions plain() const {
+    return {.threads = 1, .precise = GetParam(), .fuse = false, .isa = "scalar"};
+  }
+  void expect_same(const Case& c, const ModelOptions& options, const std::string& what) {
+    const Rows rows = rows_of(c.file, options, KvType::kF16, c.tokens);
+    EXPECT_EQ(first_difference(expected_, rows), "") << c.file << ": " << what;
+  }
+  Rows expected_;
+};
+
+TEST_P(SameBits, InstructionSetsAndFusion) {
+  for (const Case& c : cases()) {
+    expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
+    for (const std::string& isa : usable_sets()) {
+      ModelOptions options = plain();
+      options.isa = isa;
+      expect_same(c, options, isa + ", unfused");
+      options.fuse = true;
+      expect_same(c, options, isa + ", fused");
+    }
+  }
+}
+
+TEST_P(SameBits, PassesAndThreads) {
+  for (const Case& c : cases()) {
+    expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
+    for (const int rows : {1, 7, 32, 256}) {
+      ModelOptions options{.threads = 2, .precise = GetParam()};
+      options.pass_rows = rows;
+      expect_same(c, options, "passes of " + std::to_string(rows) + " rows");
+    }
+    for (const int threads : {1, 4}) {
+      expect_same(c, {.threads = threads, .precise = GetParam()},
+                  std::to_string(threads) + " threads");
+    }
+  }
+}
+
+TEST_P(SameBits, AppendsInRandomChunks) {
+  std::mt19937 random(7);
+  for (const Case& c : cases()) {
+    const auto model = load(c.file, {.threads = 2, .precise = GetParam()});
+    const Rows whole = append_rows(*session(model), c.tokens);
+    for (int i = 0; i < 3; ++i) {
+      const auto chunks = random_chunks(c.tokens.size(), &random);
+      EXPECT_EQ(first_difference(whole, append_rows(*session(model), c.tokens, chunks)), "")
+          << c.file << ": " << testing::PrintToString(chunks);
+    }
+    // Rows whose logits nobody wants are left out of the last layers; that must not matter either.
+    const auto last_only = session(model);
+    expect_ok(last_only->append(c.tokens));
+    const auto last = last_only->logits();
+    EXPECT_EQ(first_difference({whole.back()}, {{last.begin(), last.end()}}), "") << c.file;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, SameBits, testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "Precise" : "Int8");
+});
+
+}  // namespace
+}  // namespace culet::test

@@ -1,0 +1,111 @@
+#include "support.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+namespace culet::test {
+
+using nlohmann::json;
+
+std::string golden(const std::string& path) {
+  return std::string(CULET_TEST_DATA) + "/golden/" + path;
+}
+
+json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot open " + path);
+  return json::parse(file);
+}
+
+std::vector<json> read_json_lines(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot open " + path);
+  std::vector<json> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) lines.push_back(json::parse(line));
+  }
+  return lines;
+}
+
+std::shared_ptr<const Model> load(const std::string& path, const ModelOptions& options) {
+  auto model = Model::load(path, options);
+  if (!model) throw std::runtime_error(model.error().message);
+  return *std::move(model);
+}
+
+std::unique_ptr<Session> session(std::shared_ptr<const Model> model, KvType kv) {
+  auto made = Session::make(std::move(model), {.keys = kv, .values = kv});
+  if (!made) throw std::runtime_error(made.error().message);
+  return *std::move(made);
+}
+
+void expect_ok(const Result<void>& result) {
+  EXPECT_TRUE(result.has_value()) << (result ? "" : result.error().message);
+}
+
+Rows append_rows(Session& session, std::span<const Token> tokens, std::span<const int64_t> chunks) {
+  Rows rows;
+  const auto row = [&](int64_t, std::span<const float> logits) {
+    rows.emplace_back(logits.begin(), logits.end());
+  };
+  size_t at = 0;
+  for (const int64_t chunk : chunks) {
+    expect_ok(session.append_each(tokens.subspan(at, static_cast<size_t>(chunk)), row));
+    at += static_cast<size_t>(chunk);
+  }
+  if (at < tokens.size()) expect_ok(session.append_each(tokens.subspan(at), row));
+  return rows;
+}
+
+Rows rows_of(const std::string& path, const ModelOptions& options, KvType kv,
+             std::span<const Token> tokens) {
+  return append_rows(*session(load(path, options), kv), tokens);
+}
+
+Token best(std::span<const float> logits) {
+  return static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+double nll(const Model& model, std::span<const float> logits, Token id) {
+  const auto value = logprob(model, logits, id);
+  if (!value) throw std::runtime_error(value.error().message);
+  return -*value;
+}
+
+double largest_difference(std::span<const float> a, const json& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(a[i]) - b[i].get<double>()));
+  }
+  return largest;
+}
+
+std::string first_difference(const Rows& a, const Rows& b) {
+  if (a.size() != b.size()) return fmt::format("{} rows and {} rows", a.size(), b.size());
+  for (size_t row = 0; row < a.size(); ++row) {
+    if (a[row].size() != b[row].size()) return fmt::format("row {} has another width", row);
+    for (size_t id = 0; id < a[row].size(); ++id) {
+      if (std::memcmp(&a[row][id], &b[row][id], sizeof(float)) != 0) {
+        return fmt::format("row {}, id {}: {} and {}", row, id, a[row][id], b[row][id]);
+      }
+    }
+  }
+  return "";
+}
+
+std::vector<std::string> usable_sets() {
+  std::vector<std::string> names;
+  for (const auto& [name, usable] : instruction_sets()) {
+    if (usable) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace culet::test

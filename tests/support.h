@@ -1,0 +1,40 @@
+// What the tests of the whole engine share: reference files, models, rows of logits.
+#pragma once
+
+#include "culet/engine.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace culet::test {
+
+std::string golden(const std::string& path);        // tests/golden/PATH
+nlohmann::json read_json(const std::string& path);  // throws when it is not there
+std::vector<nlohmann::json> read_json_lines(const std::string& path);
+
+// Throws with the error's message, so that a test that needs the model fails with it.
+std::shared_ptr<const Model> load(const std::string& path, const ModelOptions& options = {});
+std::unique_ptr<Session> session(std::shared_ptr<const Model> model, KvType kv = KvType::kF16);
+
+using Rows = std::vector<std::vector<float>>;  // [position][vocabulary]
+// Appends in the given chunks (empty: all at once) and collects the logits of every token.
+Rows append_rows(Session& session, std::span<const Token> tokens,
+                 std::span<const int64_t> chunks = {});
+Rows rows_of(const std::string& path, const ModelOptions& options, KvType kv,
+             std::span<const Token> tokens);
+
+Token best(std::span<const float> logits);  // the lowest id on ties
+double nll(const Model& model, std::span<const float> logits, Token id);
+double largest_difference(std::span<const float> a, const nlohmann::json& b);
+// Empty when every bit is equal, else the first position and id that differ.
+std::string first_difference(const Rows& a, const Rows& b);
+std::vector<std::string> usable_sets();  // instruction sets of this CPU
+void expect_ok(const Result<void>& result);
+
+}  // namespace culet::test
