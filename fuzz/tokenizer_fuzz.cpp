@@ -2,8 +2,8 @@
 //
 // Input: one byte that chooses (bits 0-1 the vocabulary, bit 2 parse_special, bit 3 add_special,
 // bit 4 a second piece from the middle on), then the text. What must hold: no crash; ids inside the
-// vocabulary; the whole text comes back when it is valid UTF-8 (always, for SentencePiece with byte
-// tokens); a user's piece never makes a control token; the streaming detokenizer gives valid UTF-8
+// vocabulary; the text comes back when it is valid UTF-8 (for SentencePiece with byte tokens
+// always); a user's piece never makes a control token; the streaming detokenizer gives valid UTF-8
 // and the same text as the other one.
 #include "base/utf8.h"
 #include "text/byte_alphabet.h"
@@ -112,6 +112,14 @@ const std::array<std::shared_ptr<const Tokenizer>, 4>& tokenizers() {
   return all;
 }
 
+// SentencePiece cannot tell U+2581 from a space.
+std::string unmarked(std::string text) {
+  for (size_t at = 0; (at = text.find("\xe2\x96\x81", at)) != std::string::npos;) {
+    text.replace(at, 3, " ");
+  }
+  return text;
+}
+
 void check_stream(const Tokenizer& tokenizer, const std::vector<Token>& ids) {
   culet::text::Detokenizer stream(tokenizer, true);
   std::string streamed, whole;
@@ -149,7 +157,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool spm = (choice & 3) == 3;
   // A BOS that the text itself spells is not told from one that was added: add nothing here.
   if (!add && (spm || culet::base::utf8_valid(text))) {
-    require(tokenizer.detokenize(*ids, false, true) == text, "the text comes back");
+    const std::string back = tokenizer.detokenize(*ids, false, true);
+    require(spm ? unmarked(back) == unmarked(std::string(text)) : back == text,
+            "the text comes back");
   }
   check_stream(tokenizer, *ids);
   return 0;

@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Model {
   // tokens of the file (src/text/end_of_generation.cpp says why they are none here).
   Ids not_ends;
 };
+
+void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
 const Model kModels[] = {
     {"smollm2-135m-instruct-q4_1", "SmolLM2-135M-Instruct.Q4_1.gguf", true, {}},

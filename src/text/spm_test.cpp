@@ -120,6 +120,9 @@ TEST(Spm, UserDefinedTokensAreMatchedBeforeSpacesAreMarked) {
   ASSERT_TRUE(t);
   EXPECT_EQ(ids_of(*t, "    "), (Ids{three, kMarker}));
   EXPECT_EQ(t->piece(three, false), "   ");
+  const Token marked = v.token(kMark + kMark, TokenKind::kUserDefined, 5);
+  EXPECT_EQ(ids_of(*v.make(), "x  "), (Ids{kBytes + 'x', marked}));
+  EXPECT_EQ(v.make()->piece(marked, false), "  ");
 }
 
 TEST(Spm, MergingNeverMakesAControlUnusedOrByteToken) {

@@ -68,7 +68,7 @@ class VocabularyTokenizer final : public Tokenizer {
                          bool special) const override;
 
  private:
-  Result<void> set_ids(const Vocabulary& vocabulary, bool spm);
+  Result<void> set_ids(const Vocabulary& vocabulary);
   Result<void> add_special_texts();
   std::vector<Match> control_tokens(std::string_view text, std::span<const Span> runs) const;
   Result<void> encode_between(std::string_view text, bool starts_text,
@@ -81,20 +81,20 @@ class VocabularyTokenizer final : public Tokenizer {
   SpecialMatcher user_defined_;  // these alone
   std::vector<bool> ends_;
   std::optional<Token> bos_, eos_;
-  bool add_bos_ = false, add_eos_ = false, space_prefix_ = false;
+  bool spm_ = false, space_prefix_ = false, add_bos_ = false, add_eos_ = false;
 };
 
 Result<void> VocabularyTokenizer::init(const Vocabulary& vocabulary) {
-  const bool spm = vocabulary.model == "llama";
-  if (!spm && vocabulary.model != "gpt2") {
+  spm_ = vocabulary.model == "llama";
+  if (!spm_ && vocabulary.model != "gpt2") {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("the tokenizer model `{}` (tokenizer.ggml.model) is not supported; use "
                             "a model with `llama` or `gpt2`",
                             vocabulary.model));
   }
-  CULET_TRY_VOID(set_ids(vocabulary, spm));
+  CULET_TRY_VOID(set_ids(vocabulary));
   CULET_TRY_VOID(add_special_texts());
-  if (spm) {
+  if (spm_) {
     space_prefix_ = vocabulary.add_space_prefix.value_or(true);
     add_bos_ = vocabulary.add_bos.value_or(true);
     CULET_TRY(encoder_,
@@ -108,7 +108,7 @@ Result<void> VocabularyTokenizer::init(const Vocabulary& vocabulary) {
   return {};
 }
 
-Result<void> VocabularyTokenizer::set_ids(const Vocabulary& vocabulary, bool spm) {
+Result<void> VocabularyTokenizer::set_ids(const Vocabulary& vocabulary) {
   const std::pair<const char*, std::optional<Token>> named[] = {
       {"bos", vocabulary.bos},       {"eos", vocabulary.eos},     {"unknown", vocabulary.unk},
       {"seperator", vocabulary.sep}, {"padding", vocabulary.pad}, {"eot", vocabulary.eot},
@@ -122,7 +122,7 @@ Result<void> VocabularyTokenizer::set_ids(const Vocabulary& vocabulary, bool spm
     }
   }
   const auto or_default = [&](std::optional<Token> id, Token other) -> std::optional<Token> {
-    if (id || !spm) return id;
+    if (id || !spm_) return id;
     return is_control(other) ? std::optional(other) : std::nullopt;
   };
   bos_ = or_default(vocabulary.bos, kSpmBos);
@@ -229,7 +229,11 @@ void VocabularyTokenizer::append_piece(Token t, bool special, std::string* out) 
       if (special) out->append(table_.text(t));
       break;
     case TokenKind::kUserDefined:
-      out->append(table_.text(t));
+      if (spm_) {  // some files spell runs of spaces with markers here too
+        encoder_->append_text(t, out);
+      } else {
+        out->append(table_.text(t));
+      }
       break;
     case TokenKind::kUnused:
       break;
