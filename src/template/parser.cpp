@@ -1,0 +1,825 @@
+// A recursive-descent parser: one method for each level of the grammar, loosest first.
+//
+// Takes the tokens, gives statements and expressions. Two limits keep hostile templates harmless:
+// the recursion of the parser itself, and the height of the tree it builds (a.b.c.d... grows without
+// recursion here, but evaluating it recurses). Unknown filters and tests parse; using one is an
+// error when it happens, since templates guard them with conditions.
+#include "template/parser.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <optional>
+
+#include "template/builtins.h"
+#include "template/lexer.h"
+
+namespace culet::chat {
+
+const Name* NameTable::intern(std::string_view text) {
+  const int id = static_cast<int>(names_.size());
+  auto [at, fresh] = names_.try_emplace(std::string(text));
+  if (fresh) at->second = std::make_unique<Name>(Name{std::string(text), id});
+  return at->second.get();
+}
+
+const Name* NameTable::find(std::string_view text) const {
+  const auto at = names_.find(std::string(text));
+  return at == names_.end() ? nullptr : at->second.get();
+}
+
+namespace {
+
+using Words = std::initializer_list<std::string_view>;
+
+class Parser {
+ public:
+  Parser(ParsedTemplate& out, std::vector<Token> tokens, int depth)
+      : out_(out), tokens_(std::move(tokens)), max_depth_(depth) {}
+
+  Result<void> run() {
+    CULET_TRY(out_.body, parse_body({}));
+    return {};
+  }
+
+ private:
+  // One level of recursion for as long as it lives.
+  class Level {
+   public:
+    explicit Level(int& depth) : depth_(depth) { ++depth_; }
+    ~Level() { --depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    int& depth_;
+  };
+
+  const Token& current() const { return tokens_[next_]; }
+  const Token& ahead() const { return tokens_[std::min(next_ + 1, tokens_.size() - 1)]; }
+  Token& take() { return tokens_[next_ + 1 < tokens_.size() ? next_++ : next_]; }
+
+  bool skip_op(std::string_view op) {
+    if (!current().is_op(op)) return false;
+    take();
+    return true;
+  }
+  bool skip_name(std::string_view name) {
+    if (!current().is_name(name)) return false;
+    take();
+    return true;
+  }
+
+  tl::unexpected<Error> error(Position at, const std::string& what) const {
+    return fail(ErrorCode::kInvalidArgument, "The chat template cannot be read at " +
+                                                 describe_position(out_.source, at) + ": " + what +
+                                                 ".");
+  }
+  tl::unexpected<Error> too_deep() const {
+    return error(current().at, "it nests deeper than " + std::to_string(max_depth_) + " levels");
+  }
+
+  std::string describe_current() const {
+    const Token& t = current();
+    switch (t.kind) {
+      case TokenKind::kEnd: return "the end of the template";
+      case TokenKind::kText: return "text";
+      case TokenKind::kPrintBegin: return "'{{'";
+      case TokenKind::kPrintEnd: return "'}}'";
+      case TokenKind::kBlockBegin: return "'{%'";
+      case TokenKind::kBlockEnd: return "'%}'";
+      case TokenKind::kString: return "a string";
+      case TokenKind::kInteger:
+      case TokenKind::kFloat: return "a number";
+      default: return "'" + t.value + "'";
+    }
+  }
+  tl::unexpected<Error> expected(const std::string& what) const {
+    return error(current().at, "expected " + what + " but found " + describe_current());
+  }
+
+  Result<void> expect_op(std::string_view op) {
+    if (!skip_op(op)) return expected("'" + std::string(op) + "'");
+    return {};
+  }
+  Result<void> expect_word(std::string_view word) {
+    if (!skip_name(word)) return expected("'" + std::string(word) + "'");
+    return {};
+  }
+  Result<void> expect_block_end() {
+    if (current().kind != TokenKind::kBlockEnd) return expected("'%}'");
+    take();
+    return {};
+  }
+  Result<const Name*> expect_name() {
+    if (current().kind != TokenKind::kName) return expected("a name");
+    return out_.names.intern(take().value);
+  }
+
+  // ---- expressions ----
+
+  ExpressionPtr make(ExpressionKind kind, Position at) {
+    auto e = std::make_unique<Expression>();
+    e->kind = kind;
+    e->at = at;
+    return e;
+  }
+
+  // Sets the height of a finished node; every node passes here.
+  Result<ExpressionPtr> finish(ExpressionPtr e) {
+    int height = 0;
+    for (const ExpressionPtr& o : e->operands) height = std::max(height, o ? o->height : 0);
+    for (const Argument& a : e->arguments) height = std::max(height, a.value->height);
+    e->height = height + 1;
+    if (e->height > max_depth_) return too_deep();
+    return e;
+  }
+
+  Result<ExpressionPtr> parse_expression() {
+    const Level level(depth_);
+    if (depth_ > max_depth_) return too_deep();
+    CULET_TRY(ExpressionPtr value, parse_or());
+    while (current().is_name("if")) {
+      ExpressionPtr e = make(ExpressionKind::kCondition, take().at);
+      CULET_TRY(ExpressionPtr condition, parse_or());
+      ExpressionPtr other;
+      if (skip_name("else")) {
+        CULET_TRY(other, parse_expression());
+      }
+      e->operands.push_back(std::move(value));
+      e->operands.push_back(std::move(condition));
+      e->operands.push_back(std::move(other));
+      CULET_TRY(value, finish(std::move(e)));
+    }
+    return value;
+  }
+
+  using Parse = Result<ExpressionPtr> (Parser::*)();
+
+  // left (word left)*, as one node.
+  Result<ExpressionPtr> parse_words(std::string_view word, ExpressionKind kind, Parse operand) {
+    CULET_TRY(ExpressionPtr first, (this->*operand)());
+    if (!current().is_name(word)) return first;
+    ExpressionPtr e = make(kind, current().at);
+    e->operands.push_back(std::move(first));
+    while (skip_name(word)) {
+      CULET_TRY(ExpressionPtr next, (this->*operand)());
+      e->operands.push_back(std::move(next));
+    }
+    return finish(std::move(e));
+  }
+
+  Result<ExpressionPtr> parse_or() {
+    return parse_words("or", ExpressionKind::kOr, &Parser::parse_and);
+  }
+  Result<ExpressionPtr> parse_and() {
+    return parse_words("and", ExpressionKind::kAnd, &Parser::parse_not);
+  }
+
+  Result<ExpressionPtr> parse_not() {
+    if (!current().is_name("not")) return parse_compare();
+    const Level level(depth_);
+    if (depth_ > max_depth_) return too_deep();
+    ExpressionPtr e = make(ExpressionKind::kNot, take().at);
+    CULET_TRY(ExpressionPtr operand, parse_not());
+    e->operands.push_back(std::move(operand));
+    return finish(std::move(e));
+  }
+
+  struct Operator {
+    std::string_view text;
+    Op op;
+  };
+
+  std::optional<Op> take_op(std::initializer_list<Operator> operators) {
+    for (const Operator& o : operators) {
+      if (skip_op(o.text)) return o.op;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Op> take_comparison() {
+    if (skip_name("in")) return Op::kIn;
+    if (current().is_name("not") && ahead().is_name("in")) {
+      take();
+      take();
+      return Op::kNotIn;
+    }
+    return take_op({{"==", Op::kEq}, {"!=", Op::kNe}, {"<", Op::kLt}, {"<=", Op::kLe},
+                    {">", Op::kGt}, {">=", Op::kGe}});
+  }
+  std::optional<Op> take_sum() { return take_op({{"+", Op::kAdd}, {"-", Op::kSub}}); }
+  std::optional<Op> take_product() {
+    return take_op({{"*", Op::kMul}, {"/", Op::kDiv}, {"//", Op::kFloorDiv}, {"%", Op::kMod}});
+  }
+  std::optional<Op> take_power() { return take_op({{"**", Op::kPow}}); }
+
+  // left (operator left)*, as one node.
+  Result<ExpressionPtr> parse_ops(ExpressionKind kind, std::optional<Op> (Parser::*take_one)(),
+                                  Parse operand) {
+    CULET_TRY(ExpressionPtr first, (this->*operand)());
+    Position at = current().at;
+    std::optional<Op> op = (this->*take_one)();
+    if (!op) return first;
+    ExpressionPtr e = make(kind, at);
+    e->operands.push_back(std::move(first));
+    for (; op; op = (this->*take_one)()) {
+      CULET_TRY(ExpressionPtr next, (this->*operand)());
+      e->operands.push_back(std::move(next));
+      e->ops.push_back(*op);
+    }
+    return finish(std::move(e));
+  }
+
+  Result<ExpressionPtr> parse_compare() {
+    return parse_ops(ExpressionKind::kCompare, &Parser::take_comparison, &Parser::parse_sum);
+  }
+  Result<ExpressionPtr> parse_sum() {
+    return parse_ops(ExpressionKind::kArithmetic, &Parser::take_sum, &Parser::parse_concat);
+  }
+
+  Result<ExpressionPtr> parse_concat() {
+    CULET_TRY(ExpressionPtr first, parse_product());
+    if (!current().is_op("~")) return first;
+    ExpressionPtr e = make(ExpressionKind::kConcat, current().at);
+    e->operands.push_back(std::move(first));
+    while (skip_op("~")) {
+      CULET_TRY(ExpressionPtr next, parse_product());
+      e->operands.push_back(std::move(next));
+    }
+    return finish(std::move(e));
+  }
+
+  Result<ExpressionPtr> parse_product() {
+    return parse_ops(ExpressionKind::kArithmetic, &Parser::take_product, &Parser::parse_power);
+  }
+  Result<ExpressionPtr> parse_power() {
+    return parse_ops(ExpressionKind::kArithmetic, &Parser::take_power, &Parser::parse_filtered);
+  }
+
+  Result<ExpressionPtr> parse_filtered() {
+    CULET_TRY(ExpressionPtr e, parse_unary());
+    while (true) {
+      if (current().is_op("|")) {
+        CULET_TRY(e, parse_filter(std::move(e)));
+      } else if (current().is_name("is")) {
+        CULET_TRY(e, parse_test(std::move(e)));
+      } else if (current().is_op("(")) {
+        CULET_TRY(e, parse_call(std::move(e)));
+      } else {
+        return e;
+      }
+    }
+  }
+
+  Result<ExpressionPtr> parse_unary() {
+    ExpressionPtr e;
+    if (current().is_op("-") || current().is_op("+")) {
+      const Level level(depth_);
+      if (depth_ > max_depth_) return too_deep();
+      const bool minus = current().is_op("-");
+      e = make(minus ? ExpressionKind::kNegative : ExpressionKind::kPositive, take().at);
+      CULET_TRY(ExpressionPtr operand, parse_unary());
+      e->operands.push_back(std::move(operand));
+      CULET_TRY(e, finish(std::move(e)));
+    } else {
+      CULET_TRY(e, parse_primary());
+    }
+    return parse_postfix(std::move(e));
+  }
+
+  Result<ExpressionPtr> parse_postfix(ExpressionPtr e) {
+    while (true) {
+      if (current().is_op(".")) {
+        CULET_TRY(e, parse_attribute(std::move(e)));
+      } else if (current().is_op("[")) {
+        CULET_TRY(e, parse_item(std::move(e)));
+      } else if (current().is_op("(")) {
+        CULET_TRY(e, parse_call(std::move(e)));
+      } else {
+        return e;
+      }
+    }
+  }
+
+  Result<ExpressionPtr> parse_attribute(ExpressionPtr object) {
+    const Position at = take().at;
+    if (current().kind == TokenKind::kInteger) {
+      ExpressionPtr index = make(ExpressionKind::kConstant, current().at);
+      index->constant = Value(take().integer);
+      ExpressionPtr e = make(ExpressionKind::kItem, at);
+      e->operands.push_back(std::move(object));
+      e->operands.push_back(std::move(index));
+      return finish(std::move(e));
+    }
+    ExpressionPtr e = make(ExpressionKind::kAttribute, at);
+    CULET_TRY(e->name, expect_name());
+    e->operands.push_back(std::move(object));
+    return finish(std::move(e));
+  }
+
+  Result<ExpressionPtr> parse_item(ExpressionPtr object) {
+    const Position at = take().at;
+    std::array<ExpressionPtr, 3> parts;
+    size_t colons = 0;
+    while (!current().is_op("]")) {
+      if (skip_op(":")) {
+        if (++colons > 2) return expected("']'");
+        continue;
+      }
+      if (parts[colons]) return expected("']'");
+      CULET_TRY(parts[colons], parse_expression());
+    }
+    if (colons == 0 && !parts[0]) return expected("an index");
+    take();
+    ExpressionPtr e = make(colons == 0 ? ExpressionKind::kItem : ExpressionKind::kSlice, at);
+    e->operands.push_back(std::move(object));
+    for (ExpressionPtr& part : parts) {
+      if (colons > 0 || part) e->operands.push_back(std::move(part));
+    }
+    return finish(std::move(e));
+  }
+
+  Result<ExpressionPtr> parse_call(ExpressionPtr callee) {
+    ExpressionPtr e = make(ExpressionKind::kCall, current().at);
+    e->operands.push_back(std::move(callee));
+    CULET_TRY(e->arguments, parse_arguments());
+    return finish(std::move(e));
+  }
+
+  Result<std::vector<Argument>> parse_arguments() {
+    std::vector<Argument> arguments;
+    CULET_TRY_VOID(expect_op("("));
+    while (!current().is_op(")")) {
+      if (!arguments.empty()) {
+        CULET_TRY_VOID(expect_op(","));
+        if (current().is_op(")")) break;
+      }
+      Argument a{Argument::Kind::kPlain, nullptr, nullptr};
+      if (skip_op("*")) {
+        a.kind = Argument::Kind::kSpreadList;
+      } else if (skip_op("**")) {
+        a.kind = Argument::Kind::kSpreadDict;
+      } else if (current().kind == TokenKind::kName && ahead().is_op("=")) {
+        a.kind = Argument::Kind::kNamed;
+        a.name = out_.names.intern(take().value);
+        take();
+      }
+      if (!arguments.empty() && arguments.back().kind > a.kind) {
+        return error(current().at, "positional arguments stand after named ones");
+      }
+      CULET_TRY(a.value, parse_expression());
+      arguments.push_back(std::move(a));
+    }
+    take();
+    return arguments;
+  }
+
+  Result<ExpressionPtr> parse_filter(ExpressionPtr value) {
+    take();
+    return parse_filter_name(std::move(value));
+  }
+
+  // The name and arguments of a filter; `value` is null for the text of a block.
+  Result<ExpressionPtr> parse_filter_name(ExpressionPtr value) {
+    ExpressionPtr e = make(ExpressionKind::kFilter, current().at);
+    CULET_TRY(e->name, expect_dotted());
+    e->native = find_filter(e->name->text);
+    e->operands.push_back(std::move(value));
+    if (current().is_op("(")) {
+      CULET_TRY(e->arguments, parse_arguments());
+    }
+    return finish(std::move(e));
+  }
+
+  Result<const Name*> expect_dotted() {
+    CULET_TRY(const Name* name, expect_name());
+    while (skip_op(".")) {
+      CULET_TRY(const Name* part, expect_name());
+      name = out_.names.intern(name->text + "." + part->text);
+    }
+    return name;
+  }
+
+  bool starts_test_argument() const {
+    const Token& t = current();
+    switch (t.kind) {
+      case TokenKind::kName: return !t.is_name("else") && !t.is_name("or") && !t.is_name("and");
+      case TokenKind::kString:
+      case TokenKind::kInteger:
+      case TokenKind::kFloat: return true;
+      default: return t.is_op("[") || t.is_op("{");
+    }
+  }
+
+  Result<ExpressionPtr> parse_test(ExpressionPtr value) {
+    ExpressionPtr e = make(ExpressionKind::kTest, take().at);
+    const bool negated = skip_name("not");
+    CULET_TRY(e->name, expect_dotted());
+    e->native = find_test(e->name->text);
+    e->operands.push_back(std::move(value));
+    if (current().is_op("(")) {
+      CULET_TRY(e->arguments, parse_arguments());
+    } else if (starts_test_argument()) {
+      if (current().is_name("is")) return error(current().at, "tests cannot be chained with 'is'");
+      CULET_TRY(ExpressionPtr primary, parse_primary());
+      CULET_TRY(ExpressionPtr argument, parse_postfix(std::move(primary)));
+      e->arguments.push_back({Argument::Kind::kPlain, nullptr, std::move(argument)});
+    }
+    CULET_TRY(e, finish(std::move(e)));
+    if (!negated) return e;
+    ExpressionPtr negation = make(ExpressionKind::kNot, e->at);
+    negation->operands.push_back(std::move(e));
+    return finish(std::move(negation));
+  }
+
+  Result<ExpressionPtr> parse_primary() {
+    const Level level(depth_);
+    if (depth_ > max_depth_) return too_deep();
+    ExpressionPtr e = make(ExpressionKind::kConstant, current().at);
+    switch (current().kind) {
+      case TokenKind::kName: return parse_name();
+      case TokenKind::kInteger: e->constant = Value(take().integer); return e;
+      case TokenKind::kFloat: e->constant = Value(take().real); return e;
+      case TokenKind::kString: {
+        std::string text;
+        while (current().kind == TokenKind::kString) text += take().value;
+        e->constant = constant_string(std::move(text));
+        return e;
+      }
+      default: break;
+    }
+    if (current().is_op("(")) {
+      take();
+      CULET_TRY(e, parse_tuple({}, true));
+      CULET_TRY_VOID(expect_op(")"));
+      return e;
+    }
+    if (current().is_op("[")) return parse_list();
+    if (current().is_op("{")) return parse_dict();
+    return expected("an expression");
+  }
+
+  Result<ExpressionPtr> parse_name() {
+    const Token& t = take();
+    ExpressionPtr e = make(ExpressionKind::kConstant, t.at);
+    if (t.value == "true" || t.value == "True") {
+      e->constant = Value(true);
+    } else if (t.value == "false" || t.value == "False") {
+      e->constant = Value(false);
+    } else if (t.value == "none" || t.value == "None") {
+      e->constant = Value(None{});
+    } else {
+      e->kind = ExpressionKind::kName;
+      e->name = out_.names.intern(t.value);
+      for (MacroNode* macro : macros_) note_special_name(*macro, t.value);
+    }
+    return e;
+  }
+
+  static void note_special_name(MacroNode& macro, std::string_view name) {
+    if (name == "caller") macro.uses_caller = true;
+    if (name == "varargs") macro.uses_varargs = true;
+    if (name == "kwargs") macro.uses_kwargs = true;
+  }
+
+  // One expression, or several with commas; `end` are the words that may follow.
+  Result<ExpressionPtr> parse_tuple(Words end, bool may_be_empty, bool condition = true) {
+    const Position at = current().at;
+    std::vector<ExpressionPtr> items;
+    bool comma = false;
+    while (!at_tuple_end(end)) {
+      CULET_TRY(ExpressionPtr item, condition ? parse_expression() : parse_or());
+      items.push_back(std::move(item));
+      if (!skip_op(",")) break;
+      comma = true;
+    }
+    if (!comma && items.size() == 1) return std::move(items[0]);
+    if (items.empty() && !may_be_empty) return expected("an expression");
+    ExpressionPtr e = make(ExpressionKind::kTuple, at);
+    e->operands = std::move(items);
+    return finish(std::move(e));
+  }
+
+  bool at_tuple_end(Words end) const {
+    const Token& t = current();
+    if (t.kind == TokenKind::kPrintEnd || t.kind == TokenKind::kBlockEnd || t.is_op(")")) {
+      return true;
+    }
+    return std::any_of(end.begin(), end.end(), [&](std::string_view w) { return t.is_name(w); });
+  }
+
+  Result<ExpressionPtr> parse_list() {
+    ExpressionPtr e = make(ExpressionKind::kList, take().at);
+    while (!current().is_op("]")) {
+      if (!e->operands.empty()) {
+        CULET_TRY_VOID(expect_op(","));
+        if (current().is_op("]")) break;
+      }
+      CULET_TRY(ExpressionPtr item, parse_expression());
+      e->operands.push_back(std::move(item));
+    }
+    take();
+    return finish(std::move(e));
+  }
+
+  Result<ExpressionPtr> parse_dict() {
+    ExpressionPtr e = make(ExpressionKind::kDict, take().at);
+    while (!current().is_op("}")) {
+      if (!e->operands.empty()) {
+        CULET_TRY_VOID(expect_op(","));
+        if (current().is_op("}")) break;
+      }
+      CULET_TRY(ExpressionPtr key, parse_expression());
+      CULET_TRY_VOID(expect_op(":"));
+      CULET_TRY(ExpressionPtr value, parse_expression());
+      e->operands.push_back(std::move(key));
+      e->operands.push_back(std::move(value));
+    }
+    take();
+    return finish(std::move(e));
+  }
+
+  // ---- statements ----
+
+  std::unique_ptr<Statement> make(StatementKind kind, Position at) {
+    auto s = std::make_unique<Statement>();
+    s->kind = kind;
+    s->at = at;
+    return s;
+  }
+
+  // Statements up to one of the tags in `end`, whose name is the current token afterwards.
+  Result<Body> parse_body(Words end) {
+    const Level level(depth_);
+    if (depth_ > max_depth_) return too_deep();
+    Body body;
+    while (current().kind != TokenKind::kEnd) {
+      Token& t = take();
+      if (t.kind == TokenKind::kText) {
+        body.push_back(make(StatementKind::kText, t.at));
+        body.back()->text = constant_string(std::move(t.value));
+      } else if (t.kind == TokenKind::kPrintBegin) {
+        body.push_back(make(StatementKind::kPrint, t.at));
+        CULET_TRY(body.back()->expression, parse_tuple({}, false));
+        if (current().kind != TokenKind::kPrintEnd) return expected("'}}'");
+        take();
+      } else {
+        for (const std::string_view word : end) {
+          if (current().is_name(word)) return body;
+        }
+        CULET_TRY(std::unique_ptr<Statement> s, parse_statement(end));
+        body.push_back(std::move(s));
+        CULET_TRY_VOID(expect_block_end());
+      }
+    }
+    if (end.size() != 0) return expected("'{% " + std::string(*(end.end() - 1)) + " %}'");
+    return body;
+  }
+
+  // "%}" and the statements up to a tag in `end`.
+  Result<Body> parse_block(Words end) {
+    skip_op(":");
+    CULET_TRY_VOID(expect_block_end());
+    return parse_body(end);
+  }
+
+  // The same up to the one tag `end`, which is taken too.
+  Result<Body> parse_whole_block(std::string_view end) {
+    CULET_TRY(Body body, parse_block({end}));
+    take();
+    return body;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_statement(Words end) {
+    struct Tag {
+      std::string_view name;
+      Result<std::unique_ptr<Statement>> (Parser::*parse)(Position);
+    };
+    static constexpr Tag kTags[] = {
+        {"if", &Parser::parse_if},         {"for", &Parser::parse_for},
+        {"set", &Parser::parse_set},       {"with", &Parser::parse_with},
+        {"macro", &Parser::parse_macro},   {"call", &Parser::parse_call_block},
+        {"print", &Parser::parse_print},   {"filter", &Parser::parse_filter_block},
+        {"break", &Parser::parse_break},   {"generation", &Parser::parse_generation},
+        {"continue", &Parser::parse_continue},
+    };
+    const Position at = current().at;
+    if (current().kind != TokenKind::kName) return expected("the name of a tag");
+    for (const Tag& tag : kTags) {
+      if (skip_name(tag.name)) return (this->*tag.parse)(at);
+    }
+    std::string what = "the tag '" + current().value + "' is not known here";
+    if (end.size() != 0) what += "; '" + std::string(*(end.end() - 1)) + "' is missing before it";
+    return error(at, what);
+  }
+
+  Result<std::unique_ptr<Statement>> parse_if(Position at) {
+    auto s = make(StatementKind::kIf, at);
+    while (true) {
+      Branch branch;
+      CULET_TRY(branch.condition, parse_tuple({}, false, false));
+      CULET_TRY(branch.body, parse_block({"elif", "else", "endif"}));
+      s->branches.push_back(std::move(branch));
+      if (skip_name("elif")) continue;
+      if (skip_name("else")) {
+        CULET_TRY(s->body, parse_whole_block("endif"));
+      } else {
+        take();
+      }
+      return s;
+    }
+  }
+
+  Result<std::unique_ptr<Statement>> parse_for(Position at) {
+    auto s = make(StatementKind::kFor, at);
+    CULET_TRY(s->target, parse_target("in", false));
+    CULET_TRY_VOID(expect_word("in"));
+    CULET_TRY(s->expression, parse_tuple({"recursive"}, false, false));
+    if (skip_name("if")) {
+      CULET_TRY(s->condition, parse_expression());
+    }
+    if (current().is_name("recursive")) {
+      return error(current().at, "recursive loops are not supported; use a macro");
+    }
+    ++loops_;
+    CULET_TRY(s->body, parse_block({"else", "endfor"}));
+    --loops_;
+    if (skip_name("else")) {
+      CULET_TRY(s->orelse, parse_whole_block("endfor"));
+    } else {
+      take();
+    }
+    return s;
+  }
+
+  // Names, name.attribute, or either in parentheses, with commas; up to the word `end` if given.
+  Result<Target> parse_target(std::string_view end, bool attributes) {
+    const Level level(depth_);
+    if (depth_ > max_depth_) return too_deep();
+    Target tuple;
+    tuple.at = current().at;
+    bool comma = false;
+    while (current().kind == TokenKind::kName || current().is_op("(")) {
+      if (!end.empty() && current().is_name(end)) break;
+      CULET_TRY(Target part, parse_single_target(attributes));
+      tuple.parts.push_back(std::move(part));
+      if (!skip_op(",")) break;
+      comma = true;
+    }
+    if (tuple.parts.empty()) return expected("a name to assign to");
+    if (comma) return tuple;
+    Target only = std::move(tuple.parts[0]);
+    return only;
+  }
+
+  Result<Target> parse_single_target(bool attributes) {
+    Target target;
+    target.at = current().at;
+    if (skip_op("(")) {
+      CULET_TRY(target, parse_target({}, attributes));
+      CULET_TRY_VOID(expect_op(")"));
+      return target;
+    }
+    for (const std::string_view word : {"true", "false", "none", "True", "False", "None"}) {
+      if (current().is_name(word)) return expected("a name to assign to");
+    }
+    CULET_TRY(target.name, expect_name());
+    if (attributes && skip_op(".")) {
+      CULET_TRY(target.attribute, expect_name());
+    }
+    return target;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_set(Position at) {
+    auto s = make(StatementKind::kSet, at);
+    CULET_TRY(s->target, parse_target({}, true));
+    if (skip_op("=")) {
+      CULET_TRY(s->expression, parse_tuple({}, false));
+      return s;
+    }
+    s->kind = StatementKind::kSetBlock;
+    while (current().is_op("|")) {
+      CULET_TRY(s->expression, parse_filter(std::move(s->expression)));
+    }
+    CULET_TRY(s->body, parse_whole_block("endset"));
+    return s;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_with(Position at) {
+    auto s = make(StatementKind::kWith, at);
+    s->expression = make(ExpressionKind::kTuple, at);
+    while (current().kind != TokenKind::kBlockEnd) {
+      if (!s->targets.empty()) CULET_TRY_VOID(expect_op(","));
+      CULET_TRY(Target target, parse_single_target(false));
+      CULET_TRY_VOID(expect_op("="));
+      CULET_TRY(ExpressionPtr value, parse_expression());
+      s->targets.push_back(std::move(target));
+      s->expression->operands.push_back(std::move(value));
+    }
+    CULET_TRY(s->body, parse_whole_block("endwith"));
+    return s;
+  }
+
+  // A macro's body: loops around it are not its own.
+  Result<Body> parse_macro_body(MacroNode& macro, std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    macros_.push_back(&macro);
+    CULET_TRY(Body body, parse_whole_block(end));
+    macros_.pop_back();
+    loops_ = loops;
+    return body;
+  }
+
+  Result<void> parse_parameters(MacroNode& macro) {
+    CULET_TRY_VOID(expect_op("("));
+    while (!current().is_op(")")) {
+      if (!macro.parameters.empty()) CULET_TRY_VOID(expect_op(","));
+      if (current().is_op(")")) break;
+      MacroNode::Parameter p{nullptr, nullptr};
+      CULET_TRY(p.name, expect_name());
+      if (skip_op("=")) {
+        CULET_TRY(p.fallback, parse_expression());
+      } else if (!macro.parameters.empty() && macro.parameters.back().fallback) {
+        return error(current().at, "a parameter without a default stands after one with a default");
+      }
+      macro.parameters.push_back(std::move(p));
+    }
+    take();
+    return {};
+  }
+
+  Result<std::unique_ptr<Statement>> parse_macro(Position at) {
+    auto s = make(StatementKind::kMacro, at);
+    s->macro = std::make_unique<MacroNode>();
+    CULET_TRY(s->macro->name, expect_name());
+    CULET_TRY_VOID(parse_parameters(*s->macro));
+    CULET_TRY(s->macro->body, parse_macro_body(*s->macro, "endmacro"));
+    return s;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_call_block(Position at) {
+    auto s = make(StatementKind::kCall, at);
+    s->macro = std::make_unique<MacroNode>();
+    if (current().is_op("(")) CULET_TRY_VOID(parse_parameters(*s->macro));
+    CULET_TRY(s->expression, parse_expression());
+    if (s->expression->kind != ExpressionKind::kCall) {
+      return error(at, "a call block needs a call, such as '{% call name() %}'");
+    }
+    CULET_TRY(s->macro->body, parse_macro_body(*s->macro, "endcall"));
+    return s;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_print(Position at) {
+    auto s = make(StatementKind::kPrint, at);
+    CULET_TRY(s->expression, parse_tuple({}, false));
+    return s;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_filter_block(Position at) {
+    auto s = make(StatementKind::kFilter, at);
+    CULET_TRY(s->expression, parse_filter_name(nullptr));
+    while (current().is_op("|")) {
+      CULET_TRY(s->expression, parse_filter(std::move(s->expression)));
+    }
+    CULET_TRY(s->body, parse_whole_block("endfilter"));
+    return s;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_generation(Position at) {
+    auto s = make(StatementKind::kScope, at);
+    const int loops = std::exchange(loops_, 0);
+    CULET_TRY(s->body, parse_whole_block("endgeneration"));
+    loops_ = loops;
+    return s;
+  }
+
+  Result<std::unique_ptr<Statement>> parse_break(Position at) {
+    if (loops_ == 0) return error(at, "'break' stands outside a loop");
+    return make(StatementKind::kBreak, at);
+  }
+  Result<std::unique_ptr<Statement>> parse_continue(Position at) {
+    if (loops_ == 0) return error(at, "'continue' stands outside a loop");
+    return make(StatementKind::kContinue, at);
+  }
+
+  ParsedTemplate& out_;
+  std::vector<Token> tokens_;
+  size_t next_ = 0;
+  int depth_ = 0;
+  int max_depth_;
+  int loops_ = 0;
+  std::vector<MacroNode*> macros_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ParsedTemplate>> parse_template(std::string_view source, int depth) {
+  auto parsed = std::make_unique<ParsedTemplate>();
+  parsed->source = normalize_source(source);
+  CULET_TRY(std::vector<Token> tokens, tokenize(parsed->source));
+  CULET_TRY_VOID(Parser(*parsed, std::move(tokens), depth).run());
+  return parsed;
+}
+
+}  // namespace culet::chat

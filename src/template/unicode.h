@@ -1,0 +1,38 @@
+// UTF-8 and the character classes and case mappings of Python's str methods.
+//
+// A byte that is not part of valid UTF-8 counts as one character of no class.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace culet::chat::unicode {
+
+constexpr uint32_t kInvalid = 0xFFFFFFFF;
+
+struct Character {
+  uint32_t code;  // kInvalid: a stray byte
+  size_t size;    // bytes
+};
+
+Character decode(std::string_view text, size_t at);  // at < text.size()
+void append(std::string& out, uint32_t code);
+size_t count(std::string_view text);                               // characters
+size_t offset(std::string_view text, size_t characters);           // bytes of that many characters
+
+enum class Class : uint8_t {
+  kSpace, kAlpha, kDecimal, kDigit, kNumeric, kUpper, kLower, kHidden,
+};
+bool is(Class what, uint32_t code);
+bool is_space(uint32_t code);
+bool is_printable(uint32_t code);
+
+size_t skip_space(std::string_view text, size_t from);  // offset of the first character not a space
+size_t strip_end(std::string_view text);                // size without the spaces at the end
+
+enum class Case : uint8_t { kUpper, kLower, kTitle };
+void append_case(std::string& out, Case to, std::string_view text, size_t at, size_t size);
+
+}  // namespace culet::chat::unicode
