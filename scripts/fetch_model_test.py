@@ -156,7 +156,8 @@ class FetchModel(unittest.TestCase):
     def interrupt(self, number):
         """Sends the signal while the second part is missing and being tried for."""
         self.wheels[1].unlink()
-        process = subprocess.Popen([sys.executable, self.script], env=self.environment(),
+        heed = lambda: signal.signal(number, signal.SIG_DFL)  # also when the test runs in the background
+        process = subprocess.Popen([sys.executable, self.script], env=self.environment(), preexec_fn=heed,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and not list(self.root.glob("a cache/.tiny.scratch-*/tiny.gguf")):
