@@ -275,8 +275,9 @@ TEST(LogProbs, AgainstTheFormulas) {
       EXPECT_EQ(top[i].id, ids[i]);
       EXPECT_NEAR(top[i].logprob, row[static_cast<size_t>(ids[i])] - max - std::log(sum), 1e-6);
     }
-    EXPECT_EQ(probs.logprob(0),
-              suppress ? -std::numeric_limits<double>::infinity() : probs.logprob(0));
+    if (suppress) {
+      EXPECT_EQ(probs.logprob(0), -std::numeric_limits<double>::infinity());
+    }
     probs.top(10000, &top);
     EXPECT_EQ(top.size(), suppress ? 5000u - 1667 : 5000u);
   }

@@ -321,11 +321,12 @@ TEST(Executor, ProgressEndsAtAll) {
   base::ThreadPool pool(2);
   const kernels::Kernels kernels = kernel_table();
   uint64_t last = 0, all = 1;
-  const auto made = Executor::prepare(d.model.plan, d.model.file, kernels, pool,
-                                      {.progress = [&](uint64_t done, uint64_t sum) {
-                                        EXPECT_GT(done, last);
-                                        last = done, all = sum;
-                                      }});
+  PrepareOptions options;
+  options.progress = [&](uint64_t done, uint64_t sum) {
+    EXPECT_GT(done, last);
+    last = done, all = sum;
+  };
+  const auto made = Executor::prepare(d.model.plan, d.model.file, kernels, pool, options);
   ASSERT_TRUE(made);
   EXPECT_EQ(last, all);
   EXPECT_GE((*made)->packed_bytes(), all);

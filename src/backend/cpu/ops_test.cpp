@@ -437,12 +437,12 @@ TEST(Products, FusedEqualsUnfused) {
 
 TEST(Products, NeighborsWithOneInputAreOneRegion) {
   TestModel m;
-  const ValueId x = m.value({64}), a = m.value({48}), b = m.value({16}), c = m.value({48});
+  const ValueId x = m.value({64}), a = m.value({48}), b = m.value({16}), c = m.value({64});
   m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, kTokens, 64)});
   const TensorId wa = m.matrix(TensorType::Q8_0, 48, 64), wb = m.matrix(TensorType::Q5_0, 16, 64);
   m.op(OpKind::linear, {x}, {a}, {wa, plan::kNone});
   m.op(OpKind::linear, {x}, {b}, {wb, m.vector(16)});
-  m.op(OpKind::concat, {a, b}, {c = m.value({64})});
+  m.op(OpKind::concat, {a, b}, {c});
   const ValueId y = m.value({64}, RowSet::kWanted);
   m.op(OpKind::select_rows, {c}, {y});
   m.plan.outputs.push_back({"y", y});

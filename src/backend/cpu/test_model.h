@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/executor.h"
+#include "base/check.h"
 #include "base/thread_pool.h"
 #include "kernels/test_data.h"
 #include "plan/plan.h"
@@ -168,7 +169,9 @@ class TestModel {
 struct Prepared {
   Prepared(const TestModel& model, int threads, Limits limits = {}, const char* isa = nullptr)
       : pool(threads), kernels(kernel_table(isa)) {
-    auto made = Executor::prepare(model.plan, model.file, kernels, pool, {.limits = limits});
+    PrepareOptions options;
+    options.limits = limits;
+    auto made = Executor::prepare(model.plan, model.file, kernels, pool, options);
     CULET_CHECK(made.has_value());
     executor = std::move(*made);
     workspace = executor->make_workspace();
