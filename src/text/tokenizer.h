@@ -5,6 +5,8 @@
 // caller says parse_special.
 #pragma once
 
+#include "culet/result.h"
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,31 +15,35 @@
 #include <string_view>
 #include <vector>
 
-#include "culet/result.h"
-
 namespace culet::text {
 
 using Token = int32_t;
 
-enum class TokenKind : uint8_t {   // tokenizer.ggml.token_type
-  kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6,
+enum class TokenKind : uint8_t {  // tokenizer.ggml.token_type
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
 };
 
-// What a file says about its vocabulary; views stay owned by the caller until make_tokenizer returns.
+// What a file says about its vocabulary; views stay owned by the caller until make_tokenizer
+// returns.
 struct Vocabulary {
-  std::string_view model;                     // tokenizer.ggml.model: "llama" (SPM), "gpt2" (BPE)
-  std::string_view pre;                       // tokenizer.ggml.pre; "" or "default" when absent
+  std::string_view model;  // tokenizer.ggml.model: "llama" (SPM), "gpt2" (BPE)
+  std::string_view pre;    // tokenizer.ggml.pre; "" or "default" when absent
   std::vector<std::string_view> tokens;
-  std::vector<float> scores;                  // empty or one a token
-  std::vector<TokenKind> kinds;               // empty or one a token
-  std::vector<std::string_view> merges;       // BPE: "left right"
+  std::vector<float> scores;             // empty or one a token
+  std::vector<TokenKind> kinds;          // empty or one a token
+  std::vector<std::string_view> merges;  // BPE: "left right"
   std::optional<Token> bos, eos, unk, sep, pad, eot, eom;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
 };
 
 struct TokenizeOptions {
-  bool add_special = true;      // BOS / EOS as the file asks; never doubles a BOS already spelled
-  bool parse_special = false;   // text that spells a control token becomes that token
+  bool add_special = true;     // BOS / EOS as the file asks; never doubles a BOS already spelled
+  bool parse_special = false;  // text that spells a control token becomes that token
 };
 
 class Tokenizer {
@@ -47,32 +53,40 @@ class Tokenizer {
   static Result<std::shared_ptr<const Tokenizer>> make(const Vocabulary& vocabulary);
   virtual ~Tokenizer() = default;
 
-  virtual Result<std::vector<Token>> tokenize(std::string_view text, TokenizeOptions options) const = 0;
+  virtual Result<std::vector<Token>> tokenize(std::string_view text,
+                                              TokenizeOptions options) const = 0;
   // Pieces of a rendered chat: special tokens are honoured in template pieces only. BOS handling as
   // add_special; a BOS that the template itself wrote is not doubled.
-  struct Piece { std::string_view text; bool is_template; };
-  virtual Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces, bool add_special) const = 0;
+  struct Piece {
+    std::string_view text;
+    bool is_template;
+  };
+  virtual Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
+                                                     bool add_special) const = 0;
 
-  virtual int32_t size() const = 0;                          // tokens in the vocabulary
+  virtual int32_t size() const = 0;  // tokens in the vocabulary
   virtual bool is_control(Token t) const = 0;
-  virtual bool is_end_of_generation(Token t) const = 0;      // eos, eot and their kin
+  virtual bool is_end_of_generation(Token t) const = 0;  // eos, eot and their kin
   virtual std::optional<Token> bos() const = 0;
   virtual std::optional<Token> eos() const = 0;
-  virtual std::optional<Token> find(std::string_view token_text) const = 0;   // exact vocabulary entry
+  virtual std::optional<Token> find(
+      std::string_view token_text) const = 0;  // exact vocabulary entry
   // Bytes of one token by itself. Control tokens give "" unless `special`. Invalid id: "".
   virtual std::string piece(Token t, bool special) const = 0;
   // The whole text of ids: joins pieces and strips the leading space an SPM tokenizer added.
   // remove_special drops a leading BOS / trailing EOS the way tokenize() adds them.
-  virtual std::string detokenize(std::span<const Token> ids, bool remove_special, bool special) const = 0;
+  virtual std::string detokenize(std::span<const Token> ids, bool remove_special,
+                                 bool special) const = 0;
 };
 
 // Turns a stream of tokens into a stream of whole UTF-8 characters: holds back the bytes of an
 // unfinished character; invalid bytes pass as U+FFFD. Constant work per token.
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer, bool special = false) : tokenizer_(&tokenizer), special_(special) {}
-  std::string push(Token t);   // text that is complete now (may be empty)
-  std::string flush();         // what is left at the end
+  explicit Detokenizer(const Tokenizer& tokenizer, bool special = false)
+      : tokenizer_(&tokenizer), special_(special) {}
+  std::string push(Token t);  // text that is complete now (may be empty)
+  std::string flush();        // what is left at the end
  private:
   const Tokenizer* tokenizer_;
   bool special_;
