@@ -49,6 +49,7 @@ struct Expr {
   std::vector<ExprPtr> kids;
   std::vector<NamedArgument> named;
   bool on_target = false;  // kLast
+  int height = 1;          // of the tree from here down; the parser bounds it
   Place place;
 };
 
@@ -120,7 +121,8 @@ struct SourceFile {
 
 struct ArchFile {
   std::vector<std::string> architectures;  // names on the arch line
-  std::string kind = "decoder";
+  std::string kind;  // decoder, encoder, drafter; "" when this file does not say
+  Place include_place;
   std::vector<Let> lets;
   std::vector<CacheDecl> caches;
   std::vector<StateDecl> states;

@@ -14,7 +14,8 @@
 namespace culet::plan {
 namespace {
 
-constexpr size_t kMaxText = 1 << 20;
+constexpr size_t kMaxText = 256 << 10;
+constexpr size_t kMaxWord = 256;  // bytes of a name or a string
 constexpr int kMaxIndent = 200;
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -27,7 +28,8 @@ class Lexer {
       : files_(files), file_(file), text_(files[static_cast<size_t>(file)].text) {}
 
   Result<std::vector<LexLine>> run() {
-    if (text_.size() > kMaxText) return error(1, 1, "the file is larger than 1 MiB");
+    if (text_.size() > kMaxText)
+      return error(1, 1, "the file is larger than 256 KiB, far more than an architecture needs");
     while (at_ < text_.size()) CULET_TRY_VOID(line());
     if (depth_ > 0) return error(open_line_, open_column_, "this parenthesis is never closed");
     return std::move(lines_);
@@ -68,7 +70,7 @@ class Lexer {
     } else if (c == '#') {
       while (!at_end_of_line()) ++at_;
     } else if (is_name_start(c)) {
-      name();
+      return name();
     } else if (is_digit(c)) {
       return number();
     } else if (c == '"') {
@@ -84,13 +86,21 @@ class Lexer {
                                static_cast<int>(begin - line_start_) + 1});
   }
 
-  void name() {
+  Result<void> name() {
     const size_t begin = at_;
     while (at_ < text_.size() &&
            (is_name_part(text_[at_]) ||
             (text_[at_] == '.' && at_ + 1 < text_.size() && is_name_part(text_[at_ + 1]))))
       ++at_;
-    push(LexToken::Kind::kName, begin);
+    return push_word(LexToken::Kind::kName, begin, "name");
+  }
+
+  Result<void> push_word(LexToken::Kind kind, size_t begin, std::string_view what) {
+    if (at_ - begin > kMaxWord)
+      return error(line_, static_cast<int>(begin - line_start_) + 1,
+                   fmt::format("this {} is longer than {} bytes", what, kMaxWord));
+    push(kind, begin);
+    return {};
   }
 
   Result<void> number() {
@@ -125,7 +135,7 @@ class Lexer {
     if (at_end_of_line())
       return error(line_, static_cast<int>(begin - line_start_),
                    "this string has no closing quote on its line");
-    push(LexToken::Kind::kString, begin);
+    CULET_TRY_VOID(push_word(LexToken::Kind::kString, begin, "string"));
     ++at_;
     return {};
   }
@@ -175,11 +185,14 @@ Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode c
   }
   text = text.substr(0, text.find('\n'));
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
   if (text.size() > 120) text = text.substr(0, 120);
-  return Error{code, text.empty()
-                         ? fmt::format("{}:{}:{}: {}", f.name, place.line, place.column, message)
-                         : fmt::format("{}:{}:{}: {} (in: {})", f.name, place.line, place.column,
-                                       message, text)};
+  std::string out = fmt::format("{}:{}:{}: {}", f.name, place.line, place.column, message);
+  if (!text.empty()) out += fmt::format(" (in: {})", text);
+  // The text and the names in it may hold any byte; a message is one printable line.
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) == 127) c = '?';
+  return Error{code, std::move(out)};
 }
 
 Result<std::vector<LexLine>> lex(const std::vector<SourceFile>& files, int file) {

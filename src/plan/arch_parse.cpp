@@ -1,6 +1,6 @@
-// Takes logical lines of one architecture file, gives an ArchFile; then lays the file over the one
-// it includes. Recursive descent; expressions nest at most kMaxDepth deep. Knows the grammar only:
-// which name is a fact, a value or a tensor is decided when a model is at hand (graph.cpp).
+// Takes logical lines of one architecture file, gives an ArchFile. Recursive descent; expressions
+// nest at most kMaxDepth deep. Knows the grammar only: which name is a fact, a value or a tensor is
+// decided when a model is at hand (graph.cpp).
 #include "plan/arch_parse.h"
 
 #include "plan/arch_lex.h"
@@ -8,12 +8,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace culet::plan {
 namespace {
 
-constexpr int kMaxDepth = 100;
-constexpr int kMaxIncludes = 8;
+constexpr int kMaxDepth = 60;       // of parentheses, conditionals and 'when'
+constexpr int kMaxHeight = 200;     // of an expression tree, chains such as a + b + c included
+constexpr size_t kMaxKids = 256;    // operands of one call, numbers of one shape, ...
+constexpr size_t kMaxItems = 1000;  // lets, ignores, ... of one file
 
 using Kind = Expr::Kind;
 
@@ -90,8 +93,9 @@ class Parser {
     std::string name;
     int end = peek().column;
     while (!at_end() && !is_symbol(",") && peek().column == end) {
+      if (peek().kind == LexToken::Kind::kString) break;
+      if (peek().kind == LexToken::Kind::kSymbol && !is_symbol("-")) break;
       const LexToken& t = take_token();
-      if (t.kind == LexToken::Kind::kSymbol && t.text != "-") break;
       name += t.text;
       end = t.column + static_cast<int>(t.text.size());
     }
@@ -117,7 +121,9 @@ class Parser {
       arch_.architectures.push_back(std::move(name));
     } while (accept_symbol(","));
     CULET_TRY_VOID(end_of_line());
-    if (include && more_lines() && accept_word("include")) {
+    if (include && more_lines() && is_word("include")) {
+      take_token();
+      arch_.include_place = place();
       CULET_TRY(*include, architecture_name());
       CULET_TRY_VOID(end_of_line());
     }
@@ -145,10 +151,12 @@ class Parser {
   }
 
   Result<void> kind() {
+    const Place p = place();
     take_token();
     static constexpr std::string_view kKinds[] = {"decoder", "encoder", "drafter"};
     for (std::string_view k : kKinds) {
       if (!accept_word(k)) continue;
+      if (!arch_.kind.empty()) return error(p, "'kind' stands twice in this file");
       arch_.kind = k;
       return end_of_line();
     }
@@ -167,18 +175,27 @@ class Parser {
     if (std::find(std::begin(kReserved), std::end(kReserved), l.name) != std::end(kReserved))
       return error(l.place,
                    fmt::format("'{}' is a word of the language; choose another name", l.name));
-    for (const Let& other : arch_.lets)
-      if (other.name == l.name)
-        return error(l.place, fmt::format("'{}' is defined twice in this file", l.name));
+    CULET_TRY_VOID(claim(l.name, l.place));
     CULET_TRY_VOID(want_symbol("="));
     CULET_TRY(l.value, expression());
     arch_.lets.push_back(std::move(l));
     return end_of_line();
   }
 
+  // Facts, caches and states share one name space.
+  Result<void> claim(const std::string& name, Place p) {
+    if (!names_.insert(name).second)
+      return error(p, fmt::format("'{}' is defined twice in this file", name));
+    if (names_.size() > kMaxItems)
+      return error(p, fmt::format("more than {} definitions in one file", kMaxItems));
+    return {};
+  }
+
   Result<void> require() {
     Require r;
     r.place = place();
+    if (arch_.requires_.size() >= kMaxItems)
+      return error(r.place, fmt::format("more than {} 'require' lines in one file", kMaxItems));
     take_token();
     CULET_TRY(r.condition, expression());
     CULET_TRY_VOID(want_symbol(","));
@@ -195,8 +212,12 @@ class Parser {
     const int indent = lines_[line_].indent;
     take_token();
     CULET_TRY(c.name, want_plain_name("the cache's name"));
+    CULET_TRY_VOID(claim(c.name, c.place));
     CULET_TRY_VOID(want_symbol(":"));
     const auto item = [&]() -> Result<void> {
+      if ((is_word("policy") && c.policy) || (is_word("donor") && c.donor) ||
+          (is_word("keys") && c.key_heads) || (is_word("values") && c.value_heads))
+        return error(place(), fmt::format("'{}' is given twice for this cache", peek().text));
       if (accept_word("policy")) {
         CULET_TRY(c.policy, expression());
       } else if (accept_word("donor")) {
@@ -245,8 +266,11 @@ class Parser {
     const int indent = lines_[line_].indent;
     take_token();
     CULET_TRY(s.name, want_plain_name("the state's name"));
+    CULET_TRY_VOID(claim(s.name, s.place));
     CULET_TRY_VOID(want_symbol(":"));
     const auto item = [&]() -> Result<void> {
+      if ((is_word("rows") && s.rows) || (is_word("width") && s.width))
+        return error(place(), fmt::format("'{}' is given twice for this state", peek().text));
       if (accept_word("rows")) {
         CULET_TRY(s.rows, expression());
       } else if (accept_word("width")) {
@@ -265,6 +289,7 @@ class Parser {
   Result<void> extern_() {
     ExternDecl e;
     e.place = place();
+    if (!arch_.externs.empty()) return error(e.place, "'extern target' stands twice in this file");
     take_token();
     if (!is_word("target")) return expected("'target', the model that a drafter is attached to");
     e.name = take_token().text;
@@ -295,14 +320,21 @@ class Parser {
         item.is_glob = true;
       } else {
         CULET_TRY(item.name, want_name("a tensor's name, \"a pattern\" or meta.KEY"));
-        if (item.name.rfind("meta.", 0) == 0) item.is_meta = true, item.name = item.name.substr(5);
       }
+      if (item.name.rfind("meta.", 0) == 0) item.is_meta = true, item.name = item.name.substr(5);
       found.push_back(std::move(item));
+      if (arch_.ignores.size() + found.size() > kMaxItems)
+        return error(found.back().place, fmt::format("more than {} names to ignore", kMaxItems));
     } while (accept_symbol(","));
     if (accept_word("when")) {
       CULET_TRY(ExprPtr when, expression());
       const std::shared_ptr<Expr> shared = std::move(when);
-      for (IgnoreItem& item : found) item.when = shared;
+      for (IgnoreItem& item : found) {
+        if (item.is_meta)
+          return error(item.place,
+                       "metadata keys are ignored always or never; leave the 'when' out");
+        item.when = shared;
+      }
     }
     for (IgnoreItem& item : found) arch_.ignores.push_back(std::move(item));
     return end_of_line();
@@ -335,8 +367,14 @@ class Parser {
         CULET_TRY(s.statements, body(indent, 0));
         if (s.statements.empty()) return error(p, fmt::format("section '{}' is empty", s.name));
         b.sections.push_back(std::move(s));
+        if (b.sections.size() > kMaxItems)
+          return error(p, fmt::format("more than {} sections in one block", kMaxItems));
       } else {
-        if (b.sections.empty() || !b.sections.back().name.empty()) b.sections.push_back({});
+        if (b.sections.empty()) b.sections.push_back({});
+        if (!b.sections.back().name.empty())
+          return error(place(), fmt::format("this line stands behind section '{}' but not in it; "
+                                            "indent it more, or give it a section of its own",
+                                            b.sections.back().name));
         CULET_TRY_VOID(statements(indent, 0, true, &b.sections.back().statements));
       }
     }
@@ -387,6 +425,7 @@ class Parser {
     do {
       CULET_TRY(std::string name, want_plain_name("a value's name at the start of a statement"));
       s.names.push_back(std::move(name));
+      if (s.names.size() > kMaxKids) return error(s.place, "too many names in one statement");
     } while (s.kind == Statement::Kind::kAssign && accept_symbol(","));
     for (std::string_view wrong : {"+", "-", "*", "/"})
       if (is_symbol(wrong) && is_symbol("=", 1))
@@ -445,6 +484,14 @@ class Parser {
     return e;
   }
 
+  Result<void> adopt(Expr* parent, ExprPtr kid) {
+    parent->height = std::max(parent->height, kid->height + 1);
+    parent->kids.push_back(std::move(kid));
+    if (parent->height > kMaxHeight || parent->kids.size() > kMaxKids)
+      return error(parent->place, "this expression is too long or nested too deeply; split it");
+    return {};
+  }
+
   Result<ExprPtr> expression() {
     if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
     auto r = loosest();
@@ -459,39 +506,39 @@ class Parser {
     if (accept_word("if")) {
       e = node(Kind::kIf, p);
       CULET_TRY(ExprPtr condition, expression());
-      e->kids.push_back(std::move(condition));
+      CULET_TRY_VOID(adopt(e.get(), std::move(condition)));
       if (!accept_word("then")) return expected("'then'");
       CULET_TRY(ExprPtr yes, expression());
-      e->kids.push_back(std::move(yes));
+      CULET_TRY_VOID(adopt(e.get(), std::move(yes)));
       if (!accept_word("else")) return expected("'else'; a conditional has both sides");
       CULET_TRY(ExprPtr no, expression());
-      e->kids.push_back(std::move(no));
+      CULET_TRY_VOID(adopt(e.get(), std::move(no)));
       return e;
     }
     CULET_TRY(e, binary(0));
     if (is_symbol("|")) {
       ExprPtr all = node(Kind::kAlternative, p);
-      all->kids.push_back(std::move(e));
+      CULET_TRY_VOID(adopt(all.get(), std::move(e)));
       while (accept_symbol("|")) {
         CULET_TRY(ExprPtr next, binary(0));
-        all->kids.push_back(std::move(next));
+        CULET_TRY_VOID(adopt(all.get(), std::move(next)));
       }
       e = std::move(all);
     }
     if (accept_word("default")) {
       ExprPtr d = node(Kind::kDefault, p);
-      d->kids.push_back(std::move(e));
+      CULET_TRY_VOID(adopt(d.get(), std::move(e)));
       CULET_TRY(ExprPtr other, expression());
-      d->kids.push_back(std::move(other));
+      CULET_TRY_VOID(adopt(d.get(), std::move(other)));
       e = std::move(d);
     }
     if (accept_word("as")) {
       ExprPtr a = node(Kind::kAs, p);
-      a->kids.push_back(std::move(e));
+      CULET_TRY_VOID(adopt(a.get(), std::move(e)));
       CULET_TRY_VOID(want_symbol("["));
       do {
         CULET_TRY(ExprPtr dim, expression());
-        a->kids.push_back(std::move(dim));
+        CULET_TRY_VOID(adopt(a.get(), std::move(dim)));
       } while (accept_symbol(","));
       CULET_TRY_VOID(want_symbol("]"));
       e = std::move(a);
@@ -519,21 +566,20 @@ class Parser {
       if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
       CULET_TRY(ExprPtr kid, binary(level));
       --depth_;
-      e->kids.push_back(std::move(kid));
+      CULET_TRY_VOID(adopt(e.get(), std::move(kid)));
       return e;
     }
     CULET_TRY(ExprPtr left, binary(level + 1));
-    for (int count = 0;; ++count) {
+    for (;;) {
       const auto& ops = levels()[level].operators;
       const bool word = peek().kind == LexToken::Kind::kName;
       if ((!word && peek().kind != LexToken::Kind::kSymbol) ||
           std::find(ops.begin(), ops.end(), peek().text) == ops.end())
         return left;
-      if (count > 1000) return error(place(), "this expression is too long");
       ExprPtr e = node(Kind::kBinary, place(), take_token().text);
       CULET_TRY(ExprPtr right, binary(level + 1));
-      e->kids.push_back(std::move(left));
-      e->kids.push_back(std::move(right));
+      CULET_TRY_VOID(adopt(e.get(), std::move(left)));
+      CULET_TRY_VOID(adopt(e.get(), std::move(right)));
       left = std::move(e);
     }
   }
@@ -544,7 +590,7 @@ class Parser {
     if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
     CULET_TRY(ExprPtr kid, unary());
     --depth_;
-    e->kids.push_back(std::move(kid));
+    CULET_TRY_VOID(adopt(e.get(), std::move(kid)));
     return e;
   }
 
@@ -554,13 +600,13 @@ class Parser {
       const Place p = place();
       if (accept_symbol("?")) {
         ExprPtr o = node(Kind::kOptional, p);
-        o->kids.push_back(std::move(e));
+        CULET_TRY_VOID(adopt(o.get(), std::move(e)));
         e = std::move(o);
       } else if (accept_symbol("[")) {
         ExprPtr x = node(Kind::kIndex, p);
-        x->kids.push_back(std::move(e));
+        CULET_TRY_VOID(adopt(x.get(), std::move(e)));
         CULET_TRY(ExprPtr index, expression());
-        x->kids.push_back(std::move(index));
+        CULET_TRY_VOID(adopt(x.get(), std::move(index)));
         CULET_TRY_VOID(want_symbol("]"));
         e = std::move(x);
       } else {
@@ -578,10 +624,10 @@ class Parser {
         return e;
       }
       ExprPtr t = node(Kind::kTuple, p);
-      t->kids.push_back(std::move(e));
+      CULET_TRY_VOID(adopt(t.get(), std::move(e)));
       while (accept_symbol(",")) {
         CULET_TRY(ExprPtr next, expression());
-        t->kids.push_back(std::move(next));
+        CULET_TRY_VOID(adopt(t.get(), std::move(next)));
       }
       CULET_TRY_VOID(want_symbol(")"));
       return t;
@@ -607,10 +653,10 @@ class Parser {
     CULET_TRY(e->text, want_plain_name("the layer variable, as in last(j < n where ...)"));
     CULET_TRY_VOID(want_symbol("<"));
     CULET_TRY(ExprPtr bound, binary(3));
-    e->kids.push_back(std::move(bound));
+    CULET_TRY_VOID(adopt(e.get(), std::move(bound)));
     if (!accept_word("where")) return expected("'where' and a condition");
     CULET_TRY(ExprPtr condition, expression());
-    e->kids.push_back(std::move(condition));
+    CULET_TRY_VOID(adopt(e.get(), std::move(condition)));
     CULET_TRY_VOID(want_symbol(")"));
     return e;
   }
@@ -628,11 +674,14 @@ class Parser {
           if (other.name == a.name)
             return error(a.place, fmt::format("'{}=' is given twice", a.name));
         CULET_TRY(a.value, expression());
+        e->height = std::max(e->height, a.value->height + 1);
         e->named.push_back(std::move(a));
+        if (e->height > kMaxHeight || e->named.size() > kMaxKids)
+          return error(p, "this call is too long or nested too deeply");
       } else {
         if (!e->named.empty()) return error(place(), "operands stand before the named facts");
         CULET_TRY(ExprPtr arg, expression());
-        e->kids.push_back(std::move(arg));
+        CULET_TRY_VOID(adopt(e.get(), std::move(arg)));
       }
       if (!accept_symbol(",")) break;
       if (is_symbol(")")) return expected("another operand after ','");
@@ -646,124 +695,22 @@ class Parser {
   std::vector<LexLine> lines_;
   size_t line_ = 0, token_ = 0;
   int depth_ = 0;
+  std::set<std::string> names_;
   ArchFile arch_;
 };
 
-// ---- includes
-
-template <class T>
-void overlay(std::vector<T>* base, std::vector<T>* own) {
-  for (T& item : *own) {
-    const auto same =
-        std::find_if(base->begin(), base->end(), [&](const T& b) { return b.name == item.name; });
-    if (same == base->end())
-      base->push_back(std::move(item));
-    else
-      *same = std::move(item);
-  }
-}
-
-template <class T>
-void extend(std::vector<T>* base, std::vector<T>* own) {
-  for (T& item : *own) base->push_back(std::move(item));
-}
-
-void lay_over(ArchFile* base, ArchFile own) {
-  base->architectures = std::move(own.architectures);
-  if (own.kind != "decoder") base->kind = own.kind;
-  overlay(&base->lets, &own.lets);
-  overlay(&base->caches, &own.caches);
-  overlay(&base->states, &own.states);
-  extend(&base->requires_, &own.requires_);
-  extend(&base->ignores, &own.ignores);
-  extend(&base->externs, &own.externs);
-  for (Block& b : own.blocks) {
-    const auto same = std::find_if(base->blocks.begin(), base->blocks.end(),
-                                   [&](const Block& x) { return x.name == b.name; });
-    if (same == base->blocks.end())
-      base->blocks.push_back(std::move(b));
-    else
-      overlay(&same->sections, &b.sections);
-  }
-}
-
-int count_lines(std::string_view text) {
-  return static_cast<int>(std::count(text.begin(), text.end(), '\n')) +
-         (text.empty() || text.back() == '\n' ? 0 : 1);
-}
-
-void add_file(std::vector<SourceFile>* files, std::string name, std::string text) {
-  SourceFile f{std::move(name), std::move(text), 0};
-  if (!files->empty()) f.first_line = files->back().first_line + count_lines(files->back().text);
-  files->push_back(std::move(f));
-}
-
-std::string shown_name(const ArchText& arch) {
-  return arch.origin == "built in" ? arch.name + ".arch" : arch.origin;
-}
-
 }  // namespace
 
-Result<std::vector<std::string>> parse_arch_names(const ArchText& arch) {
-  std::vector<SourceFile> files;
-  add_file(&files, shown_name(arch), arch.text);
+Result<ArchFile> parse_file(const std::vector<SourceFile>& files, int file, std::string* include) {
+  CULET_TRY(auto lines, lex(files, file));
+  return Parser(files, file, std::move(lines)).run(include);
+}
+
+Result<std::vector<std::string>> parse_file_names(const std::vector<SourceFile>& files) {
   CULET_TRY(auto lines, lex(files, 0));
   Parser parser(files, 0, std::move(lines));
   CULET_TRY_VOID(parser.names_only());
   return parser.take().architectures;
-}
-
-Result<ArchFile> parse_arch(const ArchLibrary& library, const ArchText& arch) {
-  // The chain of includes, the file itself first.
-  std::vector<const ArchText*> chain{&arch};
-  std::vector<ArchFile> parsed;  // same order; places are fixed up below
-  std::vector<std::string> texts;
-  for (size_t k = 0; k < chain.size(); ++k) {
-    std::vector<SourceFile> one;
-    add_file(&one, shown_name(*chain[k]), chain[k]->text);
-    CULET_TRY(auto lines, lex(one, 0));
-    std::string include;
-    CULET_TRY(ArchFile file, Parser(one, 0, std::move(lines)).run(&include));
-    parsed.push_back(std::move(file));
-    if (include.empty()) continue;
-    const ArchText* next = library.by_file_name(include);
-    const Place third{0, 3, 1};
-    if (!next)
-      return tl::unexpected<Error>(place_error(
-          one, third, ErrorCode::kNotFound,
-          fmt::format("there is no architecture file '{}.arch' beside this one or built in",
-                      include)));
-    if (std::find(chain.begin(), chain.end(), next) != chain.end() || next->text == arch.text ||
-        chain.size() >= kMaxIncludes)
-      return tl::unexpected<Error>(place_error(
-          one, third, ErrorCode::kInvalidArgument,
-          fmt::format("including '{}' here goes round in a circle or too deep", include)));
-    chain.push_back(next);
-  }
-  // Parse again with file numbers that count from the innermost include, so every place is right.
-  std::vector<SourceFile> files;
-  for (size_t k = chain.size(); k-- > 0;) add_file(&files, shown_name(*chain[k]), chain[k]->text);
-  ArchFile whole;
-  for (size_t k = 0; k < files.size(); ++k) {
-    CULET_TRY(auto lines, lex(files, static_cast<int>(k)));
-    std::string include;
-    CULET_TRY(ArchFile file, Parser(files, static_cast<int>(k), std::move(lines)).run(&include));
-    if (k == 0)
-      whole = std::move(file);
-    else
-      lay_over(&whole, std::move(file));
-  }
-  whole.files = std::move(files);
-  return whole;
-}
-
-std::string flattened_text(const ArchFile& arch) {
-  std::string out;
-  for (const SourceFile& f : arch.files) {
-    out += f.text;
-    if (!out.empty() && out.back() != '\n') out += '\n';
-  }
-  return out;
 }
 
 }  // namespace culet::plan

@@ -1,11 +1,14 @@
-// Gives every value a place: two arenas (all rows, wanted rows), first fit over live ranges.
+// Gives every value a place: two arenas (all rows, wanted rows), best fit over live ranges.
 //
 // Offsets and sizes are bytes a row; a backend multiplies them by the rows of the pass. Operands
 // stay live until their op has finished, so an op may never find its result over its own input.
 #include "base/check.h"
 #include "plan/passes.h"
 
-#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
 
 namespace culet::plan {
 namespace {
@@ -22,46 +25,60 @@ struct Range {
   size_t first, last;
 };
 
-// Free space of one arena, as disjoint ranges in ascending order.
+// Free space of one arena: the smallest hole that fits, else room at the end.
 class FreeList {
  public:
   int64_t take(int64_t bytes) {
-    for (size_t k = 0; k < holes_.size(); ++k) {
-      Hole& h = holes_[k];
-      if (h.bytes < bytes) continue;
-      const int64_t at = h.at;
-      h.at += bytes, h.bytes -= bytes;
-      if (h.bytes == 0) holes_.erase(holes_.begin() + static_cast<std::ptrdiff_t>(k));
+    const auto fit = by_size_.lower_bound({bytes, 0});
+    if (fit != by_size_.end()) {
+      const auto [size, at] = *fit;
+      remove(at, size);
+      if (size > bytes) add(at + bytes, size - bytes);
       return at;
     }
     int64_t at = end_;
-    if (!holes_.empty() && holes_.back().at + holes_.back().bytes == end_) {
-      at = holes_.back().at;
-      holes_.pop_back();
+    if (!by_place_.empty()) {
+      const auto [last, size] = *by_place_.rbegin();
+      if (last + size == end_) {
+        at = last;
+        remove(last, size);
+      }
     }
     end_ = at + bytes;
     return at;
   }
+
   void give(int64_t at, int64_t bytes) {
-    const auto next =
-        std::find_if(holes_.begin(), holes_.end(), [&](const Hole& h) { return h.at > at; });
-    auto here = holes_.insert(next, {at, bytes});
-    if (here + 1 != holes_.end() && here->at + here->bytes == (here + 1)->at) {
-      here->bytes += (here + 1)->bytes;
-      holes_.erase(here + 1);
+    const auto next = by_place_.lower_bound(at);
+    if (next != by_place_.end() && at + bytes == next->first) {
+      const int64_t more = next->second;
+      remove(next->first, more);
+      bytes += more;
     }
-    if (here != holes_.begin() && (here - 1)->at + (here - 1)->bytes == here->at) {
-      (here - 1)->bytes += here->bytes;
-      holes_.erase(here);
+    const auto after = by_place_.lower_bound(at);
+    if (after != by_place_.begin()) {
+      const auto [before, size] = *std::prev(after);
+      if (before + size == at) {
+        remove(before, size);
+        at = before, bytes += size;
+      }
     }
+    add(at, bytes);
   }
   int64_t end() const { return end_; }
 
  private:
-  struct Hole {
-    int64_t at, bytes;
-  };
-  std::vector<Hole> holes_;
+  void add(int64_t at, int64_t bytes) {
+    by_place_.emplace(at, bytes);
+    by_size_.emplace(bytes, at);
+  }
+  void remove(int64_t at, int64_t bytes) {
+    by_place_.erase(at);
+    by_size_.erase({bytes, at});
+  }
+
+  std::map<int64_t, int64_t> by_place_;            // at -> bytes; never adjacent
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // (bytes, at)
   int64_t end_ = 0;
 };
 

@@ -70,7 +70,11 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   if (options.target) {
     CULET_TRY(target, load_target(library, *options.target));
   }
-  Facts facts(arch, model, options.context, target ? target->facts.get() : nullptr);
+  int64_t trained = 0;
+  if (const format::MetaValue* c = model.find(name + ".context_length"))
+    trained = c->as_int().value_or(0);
+  const int64_t context = options.context > 0 ? options.context : trained;
+  Facts facts(arch, model, context, target ? target->facts.get() : nullptr);
   CULET_TRY(
       GraphResult graph,
       build_graph(facts, target ? TargetPlan{&target->plan, target->facts.get()} : TargetPlan{}));
@@ -79,15 +83,14 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   out.plan = std::move(graph.plan);
   out.warnings = std::move(graph.warnings);
   out.origin = text.origin;
-  if (const format::MetaValue* c = model.find(name + ".context_length"))
-    out.context_length = c->as_int().value_or(0);
+  out.context_length = trained;
   out.plan.architecture = name;
   const std::string flat = flattened_text(arch);
   out.plan.source = lines_of(flat);
   out.plan.source_sha256 = base::sha256_hex(std::as_bytes(std::span(flat.data(), flat.size())));
   select_rows(&out.plan);
   remove_dead(&out.plan);
-  if (!options.precise) insert_quantize(&out.plan, model);
+  if (!options.precise) insert_quantize(&out.plan, model, options.target);
   if (options.fuse) fuse(&out.plan);
   assign(&out.plan);
   verify(out.plan);

@@ -28,11 +28,14 @@ class ArchLibrary {
   // The file whose `arch` line names this architecture. kUnsupported lists the known names.
   Result<const ArchText*> find(std::string_view architecture) const;
   const ArchText* by_file_name(std::string_view name) const;  // for include
+  // The built-in file that a file of this name in the folder replaces; nullptr: none.
+  const ArchText* replaced(std::string_view name) const;
   std::vector<std::string> architectures() const;
   const std::vector<ArchText>& files() const { return files_; }
 
  private:
   std::vector<ArchText> files_;
+  std::vector<ArchText> replaced_;
 };
 
 struct CompileOptions {

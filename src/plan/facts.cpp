@@ -18,6 +18,9 @@ namespace {
 using Kind = Expr::Kind;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxDepth = 200;
+// Load-time work of the largest real models stays below a tenth of this.
+constexpr size_t kMaxSteps = 4'000'000;
+constexpr size_t kMaxGuess = 64;  // longer names get no "did you mean"
 
 constexpr std::string_view kWords[] = {"adjacent", "halves",   "causal", "full", "global",
                                        "softmax",  "sigmoid",  "silu",   "gelu", "relu",
@@ -47,7 +50,9 @@ const char* kind_name(const Fact& f) {
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
+  if (name.size() > kMaxGuess) return best;
   for (const std::string& k : known) {
+    if (k.size() > kMaxGuess) continue;
     std::vector<size_t> row(k.size() + 1);
     for (size_t j = 0; j <= k.size(); ++j) row[j] = j;
     for (size_t a = 0; a < name.size(); ++a) {
@@ -85,6 +90,8 @@ Facts::Facts(const ArchFile& arch, const format::GgufFile& model, int64_t contex
     : arch_(arch), model_(model), context_(context), target_(target) {
   const format::MetaValue* a = model.find("general.architecture");
   if (a && a->as_string()) prefix_ = std::string(*a->as_string()) + '.';
+  for (const Let& l : arch.lets) lets_.emplace(l.name, &l);
+  find_per_layer();
 }
 
 tl::unexpected<Error> Facts::error(Place p, std::string_view message, ErrorCode code) const {
@@ -92,9 +99,17 @@ tl::unexpected<Error> Facts::error(Place p, std::string_view message, ErrorCode 
 }
 
 const Let* Facts::let(std::string_view name) const {
-  for (const Let& l : arch_.lets)
-    if (l.name == name) return &l;
-  return nullptr;
+  const auto found = lets_.find(name);
+  return found == lets_.end() ? nullptr : found->second;
+}
+
+Result<void> Facts::spend(Place p, size_t steps) {
+  steps_ += steps;
+  if (steps_ <= kMaxSteps) return {};
+  return error(p,
+               "this model and this architecture file need too many steps to load; the file is "
+               "not meant to compute",
+               ErrorCode::kExhausted);
 }
 
 bool Facts::is_word(std::string_view name) const {
@@ -103,28 +118,53 @@ bool Facts::is_word(std::string_view name) const {
 
 // ---- which lets have one value a layer
 
-bool Facts::per_layer(const Let& l) {
-  int& use = layer_use_[&l];
-  if (use == 0) {
-    use = 2;  // a circle counts as independent here; let_value() reports it
-    const bool yes = depends_on_layer(*l.value);
-    layer_use_[&l] = yes ? 1 : 3;
+// A let depends on the layer when its own text does, or when it reads one that does.
+void Facts::find_per_layer() {
+  std::unordered_map<const Let*, std::vector<const Let*>> readers;
+  std::vector<const Let*> queue;
+  for (const Let& l : arch_.lets) {
+    std::unordered_set<const Let*> read;
+    collect_lets(*l.value, &read);
+    for (const Let* r : read) readers[r].push_back(&l);
+    if (depends_on_layer(*l.value)) queue.push_back(&l);
   }
-  return layer_use_[&l] == 1;
+  while (!queue.empty()) {
+    const Let* l = queue.back();
+    queue.pop_back();
+    if (!per_layer_.insert(l).second) continue;
+    for (const Let* reader : readers[l]) queue.push_back(reader);
+  }
+}
+
+// local[j] reads one element, which does not make its reader depend on the layer.
+void Facts::collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const {
+  if (e.kind == Kind::kName)
+    if (const Let* l = let(e.text)) out->insert(l);
+  for (size_t k = e.kind == Kind::kIndex ? 1 : 0; k < e.kids.size(); ++k)
+    collect_lets(*e.kids[k], out);
+  for (const NamedArgument& a : e.named) collect_lets(*a.value, out);
+}
+
+bool Facts::is_variable(std::string_view name) const {
+  return std::any_of(variables_.begin(), variables_.end(),
+                     [&](const Variable& v) { return v.name == name; });
 }
 
 bool Facts::depends_on_layer(const Expr& e) {
   switch (e.kind) {
     case Kind::kName: {
       if (e.text == "i") return true;
+      if (is_variable(e.text)) return false;
       if (const Let* l = let(e.text)) return per_layer(*l);
-      const bool tensor = !starts_with(e.text, "meta.") && !starts_with(e.text, "root.") &&
-                          !starts_with(e.text, "target.") && !starts_with(e.text, "session.") &&
-                          !is_word(e.text) && e.text != "none" && e.text != "yes" && e.text != "no";
-      for (const Variable& v : variables_)
-        if (v.name == e.text) return false;
-      return tensor;
+      static constexpr std::string_view kLiterals[] = {"none", "yes", "no", "true", "false"};
+      static constexpr std::string_view kPrefixes[] = {"meta.", "root.", "target.", "session."};
+      for (std::string_view p : kPrefixes)
+        if (starts_with(e.text, p)) return false;
+      return !is_word(e.text) && std::find(std::begin(kLiterals), std::end(kLiterals), e.text) ==
+                                     std::end(kLiterals);  // a tensor of the layer
     }
+    case Kind::kString:
+      return e.text.find("{i}") != std::string::npos;
     case Kind::kIndex:  // local[j] depends on j alone
       return depends_on_layer(*e.kids[1]);
     case Kind::kLast: {
@@ -146,6 +186,9 @@ bool Facts::depends_on_layer(const Expr& e) {
 
 Result<double> Facts::number(const Expr& e, int layer) {
   CULET_TRY(Fact f, eval(e, layer));
+  if (const double* n = f.number(); n && std::isnan(*n))
+    return error(e.place, "a number is needed here, but this is not a number (nan)",
+                 ErrorCode::kCorrupt);
   if (const double* n = f.number()) return *n;
   return error(e.place,
                fmt::format("a number is needed here, but this is {} ({})", kind_name(f), f.show()));
@@ -171,13 +214,22 @@ Result<int64_t> Facts::layers() {
   if (!l)
     return error({static_cast<int>(arch_.files.size()) - 1, 1, 1},
                  "the fact 'layers' is missing; write: let layers = meta.block_count");
-  return integer(*l->value, -1, 1, kMaxLayers);
+  CULET_TRY(Fact f, let_value(*l, -1, l->place));
+  const double n = f.number() ? *f.number() : 0;
+  if (!(n >= 1 && n <= kMaxLayers && n == std::floor(n)))
+    return error(l->place,
+                 fmt::format("the fact 'layers' is {}; a whole number from 1 to {} is "
+                             "needed",
+                             f.show(), kMaxLayers),
+                 ErrorCode::kCorrupt);
+  return static_cast<int64_t>(n);
 }
 
 // ---- expressions
 
 Result<Fact> Facts::eval(const Expr& e, int layer) {
   if (depth_ > kMaxDepth) return error(e.place, "facts refer to each other too deeply here");
+  CULET_TRY_VOID(spend(e.place));
   ++depth_;
   const auto run = [&]() -> Result<Fact> {
     switch (e.kind) {
@@ -355,6 +407,10 @@ Result<Fact> Facts::binary(const Expr& e, int layer) {
     CULET_TRY(Fact b, eval(*e.kids[1], layer));
     if (a.value.index() != b.value.index() && !a.is_none() && !b.is_none())
       return error(e.place, fmt::format("{} is compared with {}", kind_name(a), kind_name(b)));
+    if (a.list() || b.list() || a.tensor() || b.tensor())
+      return error(e.place,
+                   "lists and tensors cannot be compared; has(NAME) says whether a tensor "
+                   "is there");
     return Fact{(a.show() == b.show()) == (op == "==")};
   }
   CULET_TRY(double a, number(*e.kids[0], layer));
@@ -363,18 +419,25 @@ Result<Fact> Facts::binary(const Expr& e, int layer) {
   if (op == ">") return Fact{a > b};
   if (op == "<=") return Fact{a <= b};
   if (op == ">=") return Fact{a >= b};
-  if (op == "+") return Fact{a + b};
-  if (op == "-") return Fact{a - b};
-  if (op == "*") return Fact{a * b};
+  if (op == "+") return finite(a + b, e);
+  if (op == "-") return finite(a - b, e);
+  if (op == "*") return finite(a * b, e);
   if (b == 0) return error(e.place, fmt::format("division of {} by zero", a));
-  if (op == "mod") return Fact{a - b * std::floor(a / b)};
-  return Fact{a / b};
+  if (op == "mod") return finite(a - b * std::floor(a / b), e);
+  return finite(a / b, e);
+}
+
+Result<Fact> Facts::finite(double n, const Expr& e) const {
+  if (std::isfinite(n)) return Fact{n};
+  return error(e.place, "the result of this is no finite number");
 }
 
 Result<Fact> Facts::call(const Expr& e, int layer) {
   if (e.text == "has") {
     if (e.kids.size() != 1 || !e.named.empty())
-      return error(e.place, "has(NAME) takes one tensor name");
+      return error(e.place, "has(NAME) takes one tensor name or one metadata key");
+    if (const Expr& kid = *e.kids[0]; kid.kind == Kind::kName && starts_with(kid.text, "meta."))
+      return Fact{model_.find(meta_key(kid.text)) != nullptr};
     CULET_TRY(TensorId id, tensor(*e.kids[0], layer, true));
     return Fact{id != kNone};
   }
@@ -402,7 +465,8 @@ Result<Fact> Facts::call(const Expr& e, int layer) {
     if (f.name != e.text) continue;
     if (n.size() != f.arguments || !e.named.empty())
       return error(e.place, fmt::format("{} takes {} argument(s)", f.name, f.arguments));
-    return f.apply(n);
+    const Fact result = f.apply(n);
+    return result.number() ? finite(*result.number(), e) : Result<Fact>(result);
   }
   return error(e.place, fmt::format("'{}' is no function of facts (they are: {})", e.text, known));
 }
@@ -464,6 +528,7 @@ tl::unexpected<Error> Facts::unknown(const Expr& e) const {
 }
 
 Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
+  CULET_TRY_VOID(spend(e.place));
   switch (e.kind) {
     case Kind::kOptional:
       return tensor(*e.kids[0], layer, true);

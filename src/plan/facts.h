@@ -13,13 +13,12 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
 namespace culet::plan {
-
-// A tensor of the target model (drafters) has this added to its id.
-constexpr TensorId kTargetTensor = 1 << 24;
 
 struct Fact {
   struct None {};
@@ -61,7 +60,7 @@ class Facts {
 
   const Let* let(std::string_view name) const;
   bool is_word(std::string_view name) const;
-  bool per_layer(const Let& l);
+  bool per_layer(const Let& l) const { return per_layer_.count(&l) != 0; }
   Result<int64_t> layers();  // the fact `layers`
   const ArchFile& arch() const { return arch_; }
   const format::GgufFile& model() const { return model_; }
@@ -73,8 +72,11 @@ class Facts {
   // The name in the file: blk.{i}.NAME.weight inside a layer, NAME.weight outside, root.NAME,
   // "literal".
   std::string tensor_name(std::string_view name, bool quoted, int layer) const;
+  std::string meta_key(std::string_view name) const;  // meta.KEY -> the key in the file
   TensorId find_tensor(std::string_view file_name) const;
   bool depends_on_layer(const Expr& e);
+  // Every step of work at load is paid for; a file that asks for too much is refused.
+  Result<void> spend(Place p, size_t steps = 1);
 
  private:
   struct Variable {
@@ -85,6 +87,7 @@ class Facts {
   Result<Fact> let_value(const Let& l, int layer, Place from);
   Result<Fact> meta(const Expr& e, std::string_view key, const Expr* index, int layer,
                     bool* absent);
+  Result<Fact> finite(double n, const Expr& e) const;
   Result<Fact> default_(const Expr& e, int layer);
   Result<Fact> index(const Expr& e, int layer);
   Result<Fact> unary(const Expr& e, int layer);
@@ -92,8 +95,10 @@ class Facts {
   Result<Fact> call(const Expr& e, int layer);
   Result<Fact> last(const Expr& e, int layer);
   Result<Fact> tensor_fact(const Expr& e, int layer);
-  std::string meta_key(std::string_view name) const;
   tl::unexpected<Error> unknown(const Expr& e) const;
+  void find_per_layer();
+  void collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const;
+  bool is_variable(std::string_view name) const;
 
   const ArchFile& arch_;
   const format::GgufFile& model_;
@@ -101,11 +106,13 @@ class Facts {
   int64_t context_;
   Facts* target_;
   std::map<std::pair<const Let*, int>, Fact> known_;
-  std::map<const Let*, int> layer_use_;        // 0 no, 1 yes, 2 being worked out
+  std::unordered_map<std::string_view, const Let*> lets_;
+  std::unordered_set<const Let*> per_layer_;
   std::set<std::pair<const Let*, int>> open_;  // being evaluated: finds circles
   std::vector<Variable> variables_;            // of last(...)
   std::set<std::string> meta_keys_;
   int depth_ = 0;
+  size_t steps_ = 0;
 };
 
 // Nearest of `known` to `name`, or "" when none is near.

@@ -6,37 +6,23 @@
 #include "plan/graph.h"
 
 #include "plan/arch_lex.h"
+#include "plan/attributes.h"
+#include "plan/manifest.h"
 #include "plan/shapes.h"
 #include "plan/signature.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <optional>
-#include <set>
 
 namespace culet::plan {
 namespace {
 
 using Kind = Expr::Kind;
-constexpr size_t kMaxOps = 1'000'000;
-
-bool glob_match(std::string_view pattern, std::string_view s) {  // '*' only
-  size_t p = 0, i = 0, star = std::string_view::npos, mark = 0;
-  while (i < s.size()) {
-    if (p < pattern.size() && pattern[p] == '*')
-      star = p++, mark = i;
-    else if (p < pattern.size() && pattern[p] == s[i])
-      ++p, ++i;
-    else if (star != std::string_view::npos)
-      p = star + 1, i = ++mark;
-    else
-      return false;
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
+constexpr size_t kMaxOps = 1 << 18;  // the largest real models stay below a tenth of this
+constexpr size_t kMaxRopes = 1024;
 
 class Builder {
  public:
@@ -54,10 +40,8 @@ class Builder {
     const Block* model = arch_.block("model");
     if (!model) return error({last_file(), 1, 1}, "the block 'model:' is missing");
     for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));
-    if (plan_.outputs.empty())
-      return error(model->place, "the model has no output; write: output logits = ...");
-    CULET_TRY_VOID(check_tensors());
-    CULET_TRY_VOID(check_keys());
+    CULET_TRY_VOID(check_outputs(*model));
+    CULET_TRY_VOID(check_manifest(facts_, used_, plan_.n_layers, &warnings_));
     return GraphResult{std::move(plan_), std::move(warnings_)};
   }
 
@@ -72,11 +56,15 @@ class Builder {
   // ---- checks before and after
 
   Result<void> check_externs() {
-    if (arch_.externs.empty()) return {};
-    const ExternDecl& e = arch_.externs.front();
-    if (!target_.plan)
-      return error(e.place, "this is a drafter; attach it to its target model",
+    if (arch_.kind == "drafter" && !target_.plan)
+      return error({last_file(), 1, 1}, "this is a drafter; attach it to its target model",
                    ErrorCode::kUnsupported);
+    for (const ExternDecl& e : arch_.externs) CULET_TRY_VOID(check_extern(e));
+    return {};
+  }
+
+  Result<void> check_extern(const ExternDecl& e) {
+    if (!target_.plan) return error(e.place, "only 'kind drafter' has a target model to read from");
     for (const std::string& f : e.facts)
       if (!target_.facts->let(f))
         return error(e.place, fmt::format("the target's architecture has no fact '{}'", f));
@@ -89,95 +77,22 @@ class Builder {
     return {};
   }
 
+  // What the engine asks each kind of model for.
+  Result<void> check_outputs(const Block& model) {
+    const std::string_view needed = arch_.kind == "encoder" ? "hidden" : "logits";
+    if (plan_.output(needed) != kNone) return {};
+    return error(model.place, fmt::format("a model of kind {} needs the output '{}'; write: output "
+                                          "{} = ...",
+                                          arch_.kind, needed, needed));
+  }
+
   Result<void> check_requires() {
     for (const Require& r : arch_.requires_) {
-      const int layers = facts_.depends_on_layer(*r.condition) ? plan_.n_layers : 1;
-      for (int i = 0; i < layers; ++i) {
-        CULET_TRY(bool ok, facts_.flag(*r.condition, layers == 1 ? -1 : i));
+      const bool each = facts_.depends_on_layer(*r.condition);
+      for (int i = 0; i < (each ? plan_.n_layers : 1); ++i) {
+        CULET_TRY(bool ok, facts_.flag(*r.condition, each ? i : -1));
         if (!ok) return error(r.place, r.message, ErrorCode::kUnsupported);
       }
-    }
-    return {};
-  }
-
-  Result<bool> ignored(const std::string& tensor) {
-    for (const IgnoreItem& item : arch_.ignores) {
-      if (item.is_meta) continue;
-      if (item.is_glob) {
-        if (glob_match(item.name, tensor)) return true;
-        continue;
-      }
-      if (facts_.tensor_name(item.name, false, -1) == tensor) {
-        const bool each = item.when && facts_.depends_on_layer(*item.when);
-        if (each || !item.when) return true;
-        CULET_TRY(bool yes, facts_.flag(*item.when, -1));
-        if (yes) return true;
-      }
-      for (int i = 0; i < plan_.n_layers; ++i) {
-        if (facts_.tensor_name(item.name, false, i) != tensor) continue;
-        if (!item.when) return true;
-        CULET_TRY(bool yes, facts_.flag(*item.when, i));
-        if (yes) return true;
-      }
-    }
-    return false;
-  }
-
-  Result<void> check_tensors() {
-    const auto tensors = facts_.model().tensors();
-    for (size_t t = 0; t < tensors.size(); ++t) {
-      if (used_[t]) continue;
-      CULET_TRY(bool skip, ignored(std::string(tensors[t].name)));
-      if (skip) continue;
-      return fail(ErrorCode::kCorrupt,
-                  fmt::format("unused tensor {}: {} does not read it, so the answer would be "
-                              "wrong; read it there, or name it in an 'ignore' line",
-                              tensors[t].name, arch_.files.back().name));
-    }
-    return {};
-  }
-
-  void note(const ExprPtr& e) {
-    if (e) facts_.note_meta_keys(*e);
-  }
-  void note(const std::vector<Statement>& all) {
-    for (const Statement& s : all) {
-      note(s.value);
-      for (const ExprPtr& o : s.operands) note(o);
-      note(s.body);
-      note(s.otherwise);
-    }
-  }
-
-  // Keys under rope. and attention. change numbers, so one that nobody reads is an error; other
-  // keys of the architecture that nobody reads are worth a warning.
-  Result<void> check_keys() {
-    for (const Let& l : arch_.lets) note(l.value);
-    for (const Require& r : arch_.requires_) note(r.condition);
-    for (const CacheDecl& c : arch_.caches)
-      for (const ExprPtr* e :
-           {&c.policy, &c.donor, &c.key_heads, &c.key_dim, &c.value_heads, &c.value_dim})
-        note(*e);
-    for (const StateDecl& s : arch_.states) note(s.rows), note(s.width);
-    for (const Block& b : arch_.blocks)
-      for (const Section& s : b.sections) note(s.statements);
-    const format::MetaValue* a = facts_.model().find("general.architecture");
-    const std::string prefix = std::string(a->as_string().value_or("")) + '.';
-    for (const format::MetaEntry& entry : facts_.model().metadata()) {
-      const std::string key(entry.key);
-      if (key.rfind(prefix, 0) != 0 || facts_.meta_keys().count(key) != 0) continue;
-      const std::string rest = key.substr(prefix.size());
-      if (std::any_of(arch_.ignores.begin(), arch_.ignores.end(), [&](const IgnoreItem& item) {
-            return item.is_meta && glob_match(item.name, rest);
-          }))
-        continue;
-      if (rest.rfind("rope.", 0) == 0 || rest.rfind("attention.", 0) == 0)
-        return fail(ErrorCode::kUnsupported,
-                    fmt::format("the model file sets {}, which {} does not read, so the answer "
-                                "would be wrong; read it there, or write: ignore meta.{}",
-                                key, arch_.files.back().name, rest));
-      warnings_.push_back(
-          fmt::format("unknown key {}: {} does not read it", key, arch_.files.back().name));
     }
     return {};
   }
@@ -190,6 +105,9 @@ class Builder {
   }
 
   Result<void> statement(const Statement& s) {
+    CULET_TRY_VOID(facts_.spend(s.place));
+    if (plan_.ops.size() >= kMaxOps)
+      return error(s.place, "the model expands to too many operations");
     switch (s.kind) {
       case Statement::Kind::kWhen: {
         CULET_TRY(bool yes, facts_.flag(*s.value, layer_));
@@ -221,11 +139,16 @@ class Builder {
     if (v.size() != s.names.size())
       return error(s.place, fmt::format("{} names for {} values", s.names.size(), v.size()));
     for (size_t k = 0; k < v.size(); ++k) {
-      scope_[s.names[k]] = v[k];
+      set(s.names[k], v[k]);
       std::string& shown = at(v[k]).name;
       if (shown.empty()) shown = s.names[k];
     }
     return {};
+  }
+
+  void set(const std::string& name, ValueId v) {
+    const bool fresh = scope_.insert_or_assign(name, v).second;
+    if (fresh && layer_ >= 0) made_here_.push_back(name);
   }
 
   Result<void> layers(const Statement& s) {
@@ -235,10 +158,9 @@ class Builder {
     if (!block) return error(s.place, fmt::format("the block '{}:' is missing", s.names[0]));
     ran_layers_ = true;
     for (layer_ = 0; layer_ < plan_.n_layers; ++layer_) {
-      const auto outside = scope_;
+      made_here_.clear();
       for (const Section& section : block->sections) CULET_TRY_VOID(statements(section.statements));
-      for (auto it = scope_.begin(); it != scope_.end();)
-        it = outside.count(it->first) ? std::next(it) : scope_.erase(it);
+      for (const std::string& name : made_here_) scope_.erase(name);
     }
     layer_ = -1;
     return {};
@@ -246,6 +168,9 @@ class Builder {
 
   Result<void> append(const Statement& s) {
     if (layer_ < 0) return error(s.place, "append belongs into the layer block");
+    if (arch_.kind != "decoder")
+      return error(s.place, fmt::format("a model of kind {} keeps no cache; only a decoder appends",
+                                        arch_.kind));
     const CacheDecl* decl = cache_decl(s.names[0]);
     if (!decl) return error(s.place, fmt::format("there is no cache '{}'", s.names[0]));
     if (caches_.count({decl->name, layer_}))
@@ -299,7 +224,8 @@ class Builder {
       spec.policy = CachePolicy::kFull;
     else if (word && word->text == "global")
       spec.policy = CachePolicy::kGlobal;
-    else if (word && word->text == "window" && word->argument >= 1 && word->argument < 1e9) {
+    else if (word && word->text == "window" && word->argument >= 1 && word->argument < 1e9 &&
+             word->argument == std::floor(word->argument)) {
       spec.policy = CachePolicy::kWindow;
       spec.window = static_cast<int64_t>(word->argument);
     } else {
@@ -315,10 +241,11 @@ class Builder {
     int donor = layer_;
     if (d.donor) {
       CULET_TRY(Fact f, facts_.eval(*d.donor, layer_));
-      if (const double* n = f.number())
+      if (const double* n = f.number(); n && *n >= 0 && *n < 65536 && *n == std::floor(*n))
         donor = static_cast<int>(*n);
       else if (!f.word() || f.word()->text != "self")
-        return error(d.donor->place, "the donor is a layer's index or self");
+        return error(d.donor->place,
+                     fmt::format("the donor is {}; a layer's index or self is needed", f.show()));
       if (f.number() && d.donor->kind == Kind::kLast && d.donor->on_target)
         return target_cache(d, donor);
     }
@@ -378,7 +305,6 @@ class Builder {
 
   // Completes the call from the op, asks the shape rule, makes the results.
   Result<std::vector<ValueId>> emit(Op op, ShapeCall call, Place p) {
-    if (plan_.ops.size() >= kMaxOps) return error(p, "the model expands to too many operations");
     op.layer = layer_;
     op.line = flat_line(p);
     for (ValueId v : op.in) call.in.push_back(shape(v));
@@ -431,6 +357,7 @@ class Builder {
   }
 
   Result<std::vector<ValueId>> values(const Expr& e) {
+    CULET_TRY_VOID(facts_.spend(e.place));
     switch (e.kind) {
       case Kind::kName:
         return name(e);
@@ -476,7 +403,7 @@ class Builder {
       at(op.out[0]).name = e.text;
       std::vector<ValueId> out = op.out;
       plan_.ops.push_back(std::move(op));
-      scope_[e.text] = out[0];
+      set(e.text, out[0]);
       return out;
     }
     std::vector<std::string> known;
@@ -493,7 +420,21 @@ class Builder {
                                             e.text, near));
   }
 
-  // x as [a, b]: an unnamed result just gets the shape; a named value is copied under a new shape.
+  // The result of the last op, when neither the op nor a name depends on the shape it has now.
+  bool may_reshape(ValueId v) const {
+    if (!plan_.values[static_cast<size_t>(v)].name.empty() || plan_.ops.empty()) return false;
+    const Op& last = plan_.ops.back();
+    static constexpr OpKind kShapeless[] = {OpKind::linear, OpKind::split,     OpKind::slice,
+                                            OpKind::embed,  OpKind::gather,    OpKind::concat,
+                                            OpKind::attend, OpKind::arithmetic};
+    return std::find(last.out.begin(), last.out.end(), v) != last.out.end() &&
+           std::find(std::begin(kShapeless), std::end(kShapeless), last.kind) !=
+               std::end(kShapeless) &&
+           (last.kind != OpKind::arithmetic || last.weights.empty());
+  }
+
+  // x as [a, b]: a fresh result of linear and the like just gets the shape; any other value is
+  // copied under a new shape.
   Result<std::vector<ValueId>> view(const Expr& e) {
     CULET_TRY(std::vector<ValueId> all, values(*e.kids[0]));
     Shape s;
@@ -503,13 +444,15 @@ class Builder {
       CULET_TRY(int64_t n, facts_.integer(*e.kids[d], layer_, 1, 1 << 28));
       s.dims[d - 1] = static_cast<int32_t>(n);
     }
+    const bool in_place =
+        std::all_of(all.begin(), all.end(), [&](ValueId v) { return may_reshape(v); });
     for (ValueId& v : all) {
       if (s.width() != at(v).width)
         return error(e.place,
                      fmt::format("a value of shape {} cannot be seen as {}: {} numbers against {}",
                                  shape(v).show(), s.show(), at(v).width, s.width()));
       if (shape(v) == s) continue;
-      if (!at(v).name.empty()) {
+      if (!in_place) {
         Op op;
         op.kind = OpKind::slice;
         op.layer = layer_, op.line = flat_line(e.place);
@@ -578,6 +521,11 @@ class Builder {
       return emit(std::move(op), {}, e.place);
     }
     CULET_TRY(op.attr.scalar, facts_.number(other, layer_));
+    if (!(std::fabs(op.attr.scalar) < 1e30))
+      return error(other.place,
+                   fmt::format("this is {}, a number that fits a float is needed", op.attr.scalar));
+    if (left_value && e.text == "/" && op.attr.scalar == 0)
+      return error(other.place, "division of a value by zero");
     op.attr.scalar_first = !left_value;
     return emit(std::move(op), {}, e.place);
   }
@@ -704,6 +652,10 @@ class Builder {
   Result<void> cache_or_pair(const Expr& e, Op* op, ShapeCall* call, CacheSpec* cache) {
     if (e.kind == Kind::kTuple) {
       if (e.kids.size() != 2) return error(e.place, "attention without a cache takes (k, v)");
+      if (arch_.kind == "decoder")
+        return error(e.place,
+                     "a decoder attends over a cache, so that earlier steps are seen; "
+                     "append k, v to one and name it here");
       for (const ExprPtr& kid : e.kids) {
         CULET_TRY(ValueId v, value(*kid));
         op->in.push_back(v);
@@ -806,61 +758,19 @@ class Builder {
                                      rule.has_default ? rule.default_text : "halves", f.show()));
           word = *f.word();
         }
-        return set_word(rule.name, word, given, op);
+        if (auto ok = set_word(rule.name, word, &op->attr); !ok)
+          return error(given->place, ok.error().message);
+        return {};
       }
     }
     return {};
   }
 
-  static void set_number(const std::string& name, double n, Op* op, RopeSpec* rope) {
-    if (name == "base")
-      rope->base = n;
-    else if (name == "attn_factor")
-      rope->attn_factor = n;
-    else if (name == "softcap")
-      op->attr.softcap = static_cast<float>(n);
-    else if (name == "scale" && op->kind == OpKind::rope)
-      rope->scale = n;
-    else if (name == "scale")
-      op->attr.scale = static_cast<float>(n);
-  }
-
-  Result<void> set_word(const std::string& name, const Fact::Word& w, const Expr* given, Op* op) {
-    struct Choice {
-      std::string_view attribute, word;
-      void (*set)(Attributes*, double);
-    };
-    static constexpr Choice kChoices[] = {
-        {"pairs", "adjacent", [](Attributes* a, double) { a->rope_adjacent = true; }},
-        {"pairs", "halves", [](Attributes* a, double) { a->rope_adjacent = false; }},
-        {"mask", "causal", [](Attributes* a, double) { a->mask = Mask::kCausal; }},
-        {"mask", "full", [](Attributes* a, double) { a->mask = Mask::kFull; }},
-        {"mask", "band",
-         [](Attributes* a, double n) { a->mask = Mask::kBand, a->band = static_cast<int32_t>(n); }},
-        {"by", "token", [](Attributes*, double) {}},
-        {"by", "position", [](Attributes* a, double) { a->by_position = true; }},
-        {"by", "type", [](Attributes* a, double) { a->by_type = true; }},
-        {"score", "softmax", [](Attributes*, double) {}},
-        {"score", "sigmoid", [](Attributes* a, double) { a->sigmoid = true; }},
-        {"act", "silu", [](Attributes* a, double) { a->activation = Activation::kSilu; }},
-        {"act", "gelu", [](Attributes* a, double) { a->activation = Activation::kGelu; }},
-        {"act", "gelu_erf", [](Attributes* a, double) { a->activation = Activation::kGeluErf; }},
-        {"act", "relu", [](Attributes* a, double) { a->activation = Activation::kRelu; }},
-    };
-    std::string list;
-    for (const Choice& c : kChoices) {
-      if (c.attribute != name) continue;
-      list += (list.empty() ? "" : ", ") + std::string(c.word);
-      if (c.word != w.text) continue;
-      if (w.argument < 0 || w.argument > 1e9)
-        return error(given->place, fmt::format("{} is out of range", w.argument));
-      c.set(&op->attr, w.argument);
-      return {};
-    }
-    return error(given->place, fmt::format("{}= is '{}'; it is one of: {}", name, w.text, list));
-  }
-
   Result<void> finish_rope(const Expr& e, Op* op, const RopeSpec& rope) {
+    if (!(rope.scale > 0) || !(rope.attn_factor > 0))
+      return error(e.place, fmt::format("rope's scale is {} and its attn_factor {}; both must be "
+                                        "positive",
+                                        rope.scale, rope.attn_factor));
     if (!(rope.base > 0))
       return error(e.place,
                    fmt::format("rope's base is {}, a positive number is needed", rope.base));
@@ -870,7 +780,10 @@ class Builder {
                                         t->name, t->elements(), rope.dims / 2, rope.dims));
     const auto found = std::find(plan_.ropes.begin(), plan_.ropes.end(), rope);
     op->attr.rope = static_cast<int32_t>(found - plan_.ropes.begin());
-    if (found == plan_.ropes.end()) plan_.ropes.push_back(rope);
+    if (found != plan_.ropes.end()) return {};
+    if (plan_.ropes.size() >= kMaxRopes)
+      return error(e.place, fmt::format("more than {} different ropes in one model", kMaxRopes));
+    plan_.ropes.push_back(rope);
     return {};
   }
 
@@ -881,6 +794,7 @@ class Builder {
   std::vector<std::string> warnings_;
   std::vector<bool> used_;
   std::map<std::string, ValueId> scope_;
+  std::vector<std::string> made_here_;  // names that end with this layer
   std::map<std::pair<std::string, int>, int32_t> caches_;
   int layer_ = -1;
   bool ran_layers_ = false;

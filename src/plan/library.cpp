@@ -25,8 +25,10 @@ Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
                                                   "{}: {}; check --arch-dir / CULET_ARCH_DIR",
                                                   dir, ec.message()));
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : entries)
-    if (entry.path().extension() == ".arch") paths.push_back(entry.path());
+  for (; entries != std::filesystem::directory_iterator(); entries.increment(ec)) {
+    if (entries->path().extension() == ".arch") paths.push_back(entries->path());
+  }
+  if (ec) return fail(ErrorCode::kIo, fmt::format("cannot list {}: {}", dir, ec.message()));
   std::sort(paths.begin(), paths.end());
   for (const auto& path : paths) {
     std::ifstream in(path, std::ios::binary);
@@ -38,16 +40,24 @@ Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
     ArchText arch{path.stem().string(), std::move(text), path.string()};
     const auto same = std::find_if(library.files_.begin(), library.files_.end(),
                                    [&](const ArchText& a) { return a.name == arch.name; });
-    if (same == library.files_.end())
+    if (same == library.files_.end()) {
       library.files_.push_back(std::move(arch));
-    else
+    } else {
+      library.replaced_.push_back(std::move(*same));
       *same = std::move(arch);
+    }
   }
   return library;
 }
 
 const ArchText* ArchLibrary::by_file_name(std::string_view name) const {
   for (const ArchText& a : files_)
+    if (a.name == name) return &a;
+  return nullptr;
+}
+
+const ArchText* ArchLibrary::replaced(std::string_view name) const {
+  for (const ArchText& a : replaced_)
     if (a.name == name) return &a;
   return nullptr;
 }
@@ -61,8 +71,13 @@ Result<const ArchText*> ArchLibrary::find(std::string_view architecture) const {
     const bool claims = names
                             ? std::find(names->begin(), names->end(), architecture) != names->end()
                             : a.name == architecture;
-    if (claims) found = &a;  // the folder's files come after the built-in ones
-    if (claims && a.origin != "built in") break;
+    if (!claims) continue;
+    const bool own = a.origin != "built in", found_own = found && found->origin != "built in";
+    if (own && found_own)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("both {} and {} name the architecture '{}'; keep one of them",
+                              found->origin, a.origin, architecture));
+    if (!found_own) found = &a;
   }
   if (found) return found;
   std::string known;

@@ -1,5 +1,6 @@
 // Takes the graph of an architecture, makes explicit what every backend needs to know: where rows
 // are dropped and where activations become int8.
+#include "base/check.h"
 #include "plan/passes.h"
 
 #include <algorithm>
@@ -18,11 +19,6 @@ ValueId clone(Plan* plan, ValueId v) {
   return static_cast<ValueId>(plan->values.size()) - 1;
 }
 
-void replace(std::vector<ValueId>* list, ValueId from, ValueId to) {
-  for (ValueId& v : *list)
-    if (v == from) v = to;
-}
-
 }  // namespace
 
 void select_rows(Plan* plan) {
@@ -33,28 +29,25 @@ void select_rows(Plan* plan) {
   std::vector<bool> before(plan->values.size(), false);
   for (size_t k = 0; k < border; ++k)
     for (ValueId v : plan->ops[k].out) before[static_cast<size_t>(v)] = true;
-  std::vector<ValueId> crossing;
-  const auto note = [&](ValueId v) {
-    if (before[static_cast<size_t>(v)] &&
-        std::find(crossing.begin(), crossing.end(), v) == crossing.end())
-      crossing.push_back(v);
+  std::vector<ValueId> selected(plan->values.size(), kNone);  // of each value that crosses
+  std::vector<Op> selects;
+  const auto cross = [&](ValueId* v) {
+    if (!before[static_cast<size_t>(*v)]) return;
+    if (selected[static_cast<size_t>(*v)] == kNone) {
+      Op op;
+      op.kind = OpKind::select_rows;
+      op.layer = plan->ops[border - 1].layer;
+      op.line = plan->ops[border - 1].line;
+      op.in = {*v};
+      op.out = {clone(plan, *v)};
+      selected[static_cast<size_t>(*v)] = op.out[0];
+      selects.push_back(std::move(op));
+    }
+    *v = selected[static_cast<size_t>(*v)];
   };
   for (size_t k = border; k < plan->ops.size(); ++k)
-    for (ValueId v : plan->ops[k].in) note(v);
-  for (const Output& o : plan->outputs) note(o.value);
-  std::vector<Op> selects;
-  for (ValueId v : crossing) {
-    Op op;
-    op.kind = OpKind::select_rows;
-    op.layer = plan->ops[border - 1].layer;
-    op.line = plan->ops[border - 1].line;
-    op.in = {v};
-    op.out = {clone(plan, v)};
-    for (size_t k = border; k < plan->ops.size(); ++k) replace(&plan->ops[k].in, v, op.out[0]);
-    for (Output& o : plan->outputs)
-      if (o.value == v) o.value = op.out[0];
-    selects.push_back(std::move(op));
-  }
+    for (ValueId& v : plan->ops[k].in) cross(&v);
+  for (Output& o : plan->outputs) cross(&o.value);
   for (size_t k = border; k < plan->ops.size(); ++k)
     for (ValueId v : plan->ops[k].out) plan->values[static_cast<size_t>(v)].rows = RowSet::kWanted;
   for (const Op& op : selects) plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
@@ -62,12 +55,16 @@ void select_rows(Plan* plan) {
                    selects.end());
 }
 
-void insert_quantize(Plan* plan, const format::GgufFile& model) {
+void insert_quantize(Plan* plan, const format::GgufFile& model, const format::GgufFile* target) {
+  const auto type = [&](TensorId t) {
+    if (t < kTargetTensor) return model.tensors()[static_cast<size_t>(t)].type;
+    CULET_CHECK(target != nullptr);
+    return target->tensors()[static_cast<size_t>(t - kTargetTensor)].type;
+  };
   std::vector<Op> out;
   std::vector<ValueId> quantized(plan->values.size(), kNone);  // of each float value, once made
   for (Op& op : plan->ops) {
-    const bool product = op.kind == OpKind::linear &&
-                         integer_weights(model.tensors()[static_cast<size_t>(op.weights[0])].type);
+    const bool product = op.kind == OpKind::linear && integer_weights(type(op.weights[0]));
     if (product) {
       ValueId& q = quantized[static_cast<size_t>(op.in[0])];
       if (q == kNone) {

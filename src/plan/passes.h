@@ -11,7 +11,7 @@ namespace culet::plan {
 void select_rows(Plan* plan);
 
 // Inserts quantize before products with integer weights, once a value.
-void insert_quantize(Plan* plan, const format::GgufFile& model);
+void insert_quantize(Plan* plan, const format::GgufFile& model, const format::GgufFile* target);
 
 // Replaces known runs of ops by fused ones that do the same roundings in the same order. The table
 // of patterns is in fuse.cpp. Returns how many runs were fused.

@@ -22,6 +22,7 @@ enum class Activation : uint8_t { kNone, kSilu, kGelu, kGeluErf, kRelu, kSigmoid
 using ValueId = int32_t;
 using TensorId = int32_t;  // index into GgufFile::tensors()
 constexpr int32_t kNone = -1;
+constexpr TensorId kTargetTensor = 1 << 24;  // added to ids of a drafter's target model's tensors
 
 enum class OpKind : uint8_t {
 #define CULET_OP(name, ...) name,

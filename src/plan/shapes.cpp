@@ -7,10 +7,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 namespace culet::plan {
 namespace {
 
 constexpr int64_t kMaxWidth = 1 << 28;
+
+bool whole(double n, double min, double max) { return n >= min && n <= max && n == std::floor(n); }
 
 Result<void> bad(std::string message) { return fail(ErrorCode::kCorrupt, std::move(message)); }
 
@@ -70,7 +75,7 @@ Result<void> linear(ShapeCall* c) {
 Result<void> norm(ShapeCall* c) {
   for (size_t w = 0; w < c->weights.size(); ++w)
     CULET_TRY_VOID(want_vector(*c, w, c->in[0].last()));
-  if (!(c->facts[0] > 0 && c->facts[0] < 1))
+  if (!(static_cast<float>(c->facts[0]) > 0 && c->facts[0] < 1))
     return bad(fmt::format("the norm's epsilon is {}, a number above 0 and below 1 is needed",
                            c->facts[0]));
   c->op->attr.eps = static_cast<float>(c->facts[0]);
@@ -115,12 +120,16 @@ Result<void> attend(ShapeCall* c) {
                              c->in[2].show()));
     kv_heads = c->in[1].dims[0], head_dim = c->in[1].dims[1], value_dim = c->in[2].dims[1];
   }
+  if (!(c->op->attr.softcap >= 0))
+    return bad(
+        fmt::format("the softcap is {}, zero or a positive number is needed", c->op->attr.softcap));
   if (q.dims[1] != head_dim)
     return bad(fmt::format("query heads are {} wide, key heads {}", q.dims[1], head_dim));
   if (kv_heads <= 0 || q.dims[0] % kv_heads != 0)
     return bad(
         fmt::format("head_count {} is no multiple of head_count_kv {}", q.dims[0], kv_heads));
   Attributes& a = c->op->attr;
+  if (int64_t{q.dims[0]} * value_dim > kMaxWidth) return bad("the attention's result is too wide");
   a.heads = q.dims[0], a.kv_heads = kv_heads, a.head_dim = head_dim, a.value_dim = value_dim;
   c->out = {vector_shape(int64_t{a.heads} * value_dim)};
   return {};
@@ -162,7 +171,7 @@ Result<void> split(ShapeCall* c) {
   const double n = c->facts[0];
   if (c->in[0].rank != 1)
     return bad(fmt::format("split cuts a plain vector, this is {}", c->in[0].show()));
-  if (n < 1 || n > 64 || n != static_cast<int>(n) || c->in[0].width() % static_cast<int>(n) != 0)
+  if (!whole(n, 1, 64) || c->in[0].width() % static_cast<int>(n) != 0)
     return bad(
         fmt::format("a value of width {} does not split into {} equal parts", c->in[0].width(), n));
   c->out.assign(static_cast<size_t>(n), vector_shape(c->in[0].width() / static_cast<int>(n)));
@@ -174,8 +183,7 @@ Result<void> slice(ShapeCall* c) {
                width = static_cast<double>(c->in[0].width());
   if (c->in[0].rank != 1)
     return bad(fmt::format("slice cuts a plain vector, this is {}", c->in[0].show()));
-  if (first < 0 || count < 1 || first + count > width || first != static_cast<int32_t>(first) ||
-      count != static_cast<int32_t>(count))
+  if (!whole(first, 0, width) || !whole(count, 1, width - first))
     return bad(fmt::format("columns {} to {} are not inside a value of width {}", first,
                            first + count, width));
   c->op->attr.first = static_cast<int32_t>(first), c->op->attr.count = static_cast<int32_t>(count);
@@ -203,12 +211,15 @@ Result<void> route(ShapeCall* c) {
 Result<void> experts(ShapeCall* c) {
   const auto& w = c->weights;
   const int64_t width = c->in[0].width();
-  if (!w[3]) return bad("experts needs down=");
-  if ((w[2] != nullptr) == (w[0] != nullptr && w[1] != nullptr))
-    return bad("experts takes gate= and up=, or gate_up=");
-  const int64_t hidden = static_cast<int64_t>(w[3]->dims[0]),
-                n = static_cast<int64_t>(w[3]->dims[2]);
-  if (static_cast<int64_t>(w[3]->dims[1]) != width)
+  const bool pair = w[0] && w[1] && !w[2], joined = w[2] && !w[0] && !w[1];
+  if (!w[3] || !(pair || joined)) return bad("experts takes down= and gate= with up=, or gate_up=");
+  if (c->in[1].rank != 2 || c->in[1].dims[1] != 2)
+    return bad(fmt::format("the second operand of experts is what route() gives, this is {}",
+                           c->in[1].show()));
+  const int64_t hidden = static_cast<int64_t>(std::min<uint64_t>(w[3]->dims[0], kMaxWidth));
+  const int64_t n = static_cast<int64_t>(w[3]->dims[2]);
+  if (w[3]->dims[0] > static_cast<uint64_t>(kMaxWidth) ||
+      static_cast<int64_t>(w[3]->dims[1]) != width)
     return bad(fmt::format("tensor {} has shape {}, its second number must be {}", w[3]->name,
                            dims_text(*w[3]), width));
   for (size_t k = 0; k < 3; ++k) {
@@ -225,6 +236,7 @@ Result<void> experts(ShapeCall* c) {
 }
 
 Result<void> short_conv(ShapeCall* c) {
+  CULET_TRY_VOID(want_matrix(*c, 0));
   const format::TensorInfo& w = *c->weights[0];
   const int64_t width = c->in[0].width();
   if (static_cast<int64_t>(w.dims[1]) != width || c->state_width != width ||
@@ -257,8 +269,8 @@ constexpr Row kRules[] = {
 }  // namespace
 
 int64_t Shape::width() const {
-  int64_t n = 1;
-  for (int32_t d = 0; d < rank; ++d) n *= dims[static_cast<size_t>(d)];
+  int64_t n = 1;  // stops growing far above any width that is allowed
+  for (int32_t d = 0; d < rank && n <= kMaxWidth; ++d) n *= dims[static_cast<size_t>(d)];
   return n;
 }
 

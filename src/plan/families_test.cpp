@@ -1,0 +1,399 @@
+// Every family compiles against the header of a real (tiny) model file: what the language carries,
+// and the facts of the result that a wrong compiler would get wrong.
+#include "plan/plan_test_support.h"
+
+#include <array>
+#include <cmath>
+#include <set>
+
+namespace culet::plan::test {
+namespace {
+
+struct Family {
+  const char* header;
+  const char* arch;
+};
+constexpr Family kFamilies[] = {
+    {"llama", "llama"},
+    {"llama-q8_0", "llama"},
+    {"llama-quant-q8_0", "llama"},
+    {"llama3-rope", "llama"},
+    {"qwen2", "qwen2"},
+    {"qwen2-q8_0", "qwen2"},
+    {"qwen3", "qwen3"},
+    {"gemma3", "gemma3"},
+    {"gemma3-q8_0", "gemma3"},
+    {"gemma3-linear", "gemma3"},
+    {"gemma4-e", "gemma4"},
+    {"gemma4-e-q8_0", "gemma4"},
+    {"gemma4-dense", "gemma4"},
+    {"gemma4-moe", "gemma4"},
+    {"gemma4-assistant", "gemma4-assistant"},
+    {"lfm2", "lfm2"},
+    {"modernbert", "modern-bert"},
+    {"phi3", "phi3"},
+    {"phi3-longrope", "phi3"},
+    {"glm4", "glm4"},
+    {"qwen3moe", "qwen3moe"},
+    {"bert", "bert"},
+    {"gemma-embedding", "gemma-embedding"},
+};
+
+Compiled compiled(const std::string& header, const std::string& arch, CompileOptions options = {}) {
+  const ModelPtr model = fixture(header);
+  const ModelPtr target = arch == "gemma4-assistant" ? fixture("gemma4-e") : nullptr;
+  if (!target) {
+    auto c = compile_text(builtin(), arch_file(arch), model->file, options);
+    EXPECT_TRUE(c) << c.error().message;
+    return c ? *c : Compiled{};
+  }
+  // The target's architecture has to be in the library: a folder with gemma4.arch.
+  auto library = ArchLibrary::open(data("arch"));
+  EXPECT_TRUE(library) << library.error().message;
+  options.target = &target->file;
+  auto c = compile(*library, model->file, options);
+  EXPECT_TRUE(c) << c.error().message;
+  return c ? *c : Compiled{};
+}
+Plan plan_of(const std::string& header, const std::string& arch, CompileOptions options = {}) {
+  return compiled(header, arch, options).plan;
+}
+
+TEST(Families, EveryOneCompilesFusedUnfusedAndPrecise) {
+  for (const Family& f : kFamilies) {
+    SCOPED_TRACE(f.header);
+    for (const bool fuse : {true, false})
+      for (const bool precise : {true, false}) {
+        const Compiled c = compiled(f.header, f.arch, {.precise = precise, .fuse = fuse});
+        ASSERT_FALSE(c.plan.ops.empty());
+        EXPECT_EQ(testing::PrintToString(c.warnings), "{}");
+        check_plan(c.plan);
+        EXPECT_TRUE(!precise || count(c.plan, OpKind::quantize) == 0);
+        EXPECT_TRUE(fuse || count(c.plan, OpKind::gated_linear) == 0);
+      }
+  }
+}
+
+TEST(Families, LlamaIsWhatItsFileSays) {
+  const ModelPtr model = fixture("llama");
+  const Plan plan = plan_of("llama", "llama", {.fuse = false});
+  const auto layers = static_cast<int32_t>(*model->file.find("llama.block_count")->as_int());
+  const auto heads =
+      static_cast<int32_t>(*model->file.find("llama.attention.head_count")->as_int());
+  const auto kv =
+      static_cast<int32_t>(*model->file.find("llama.attention.head_count_kv")->as_int());
+  const auto width = static_cast<int32_t>(*model->file.find("llama.embedding_length")->as_int());
+  EXPECT_EQ(plan.architecture, "llama");
+  EXPECT_EQ(plan.kind, "decoder");
+  EXPECT_EQ(plan.n_layers, layers);
+  ASSERT_EQ(plan.layers.size(), static_cast<size_t>(layers));
+  ASSERT_EQ(plan.caches.size(), static_cast<size_t>(layers));
+  EXPECT_EQ(plan.ropes.size(), 1u);  // one table for every q and k of every layer
+  EXPECT_EQ(count(plan, OpKind::rope), 2 * layers);
+  for (int32_t l = 0; l < layers; ++l) {
+    const CacheSpec& c = plan.caches[static_cast<size_t>(l)];
+    EXPECT_EQ(c.layer, l);
+    EXPECT_EQ(c.policy, CachePolicy::kGlobal);
+    EXPECT_EQ(c.kv_heads, kv);
+    const auto attends = ops_of(plan, OpKind::attend, l);
+    ASSERT_EQ(attends.size(), 1u);
+    const Attributes& a = attends[0]->attr;
+    EXPECT_EQ(a.cache, l);
+    EXPECT_EQ(a.heads, heads);
+    EXPECT_EQ(a.kv_heads, kv);
+    EXPECT_FLOAT_EQ(a.scale, 1 / std::sqrt(static_cast<float>(a.head_dim)));
+    EXPECT_EQ(a.mask, Mask::kCausal);
+    EXPECT_TRUE(ops_of(plan, OpKind::rope, l)[0]->attr.rope_adjacent);
+  }
+  const auto vocabulary = static_cast<int32_t>(model->file.tensor("token_embd.weight")->dims[1]);
+  EXPECT_EQ(value(plan, plan.output("logits")).width, vocabulary);
+  EXPECT_EQ(value(plan, plan.output("hidden")).width, width);
+  EXPECT_EQ(value(plan, plan.output("logits")).rows, RowSet::kWanted);
+}
+
+TEST(Families, Llama3RopeReadsTheFactors) {
+  const ModelPtr model = fixture("llama3-rope");
+  const Plan plan = plan_of("llama3-rope", "llama");
+  ASSERT_EQ(plan.ropes.size(), 1u);
+  ASSERT_NE(plan.ropes[0].factors, kNone);
+  EXPECT_EQ(model->file.tensors()[static_cast<size_t>(plan.ropes[0].factors)].name,
+            "rope_freqs.weight");
+}
+
+TEST(Families, QwenRotatesHalvesAndReadsBiases) {
+  const Plan qwen2 = plan_of("qwen2", "qwen2", {.fuse = false});
+  EXPECT_FALSE(ops_of(qwen2, OpKind::rope)[0]->attr.rope_adjacent);
+  int with_bias = 0;
+  for (const Op* op : ops_of(qwen2, OpKind::linear)) with_bias += op->weights[1] != kNone;
+  EXPECT_EQ(with_bias, 3 * qwen2.n_layers);
+  const Plan qwen3 = plan_of("qwen3", "qwen3", {.fuse = false});
+  EXPECT_EQ(count(qwen3, OpKind::rms_norm), 4 * qwen3.n_layers + 1);
+  for (const Op* op : ops_of(qwen3, OpKind::rope)) EXPECT_EQ(value(qwen3, op->in[0]).rank, 2);
+}
+
+TEST(Families, SelectRowsStandsRightBehindTheLastAppend) {
+  for (const char* name : {"llama", "gemma3", "gemma4", "lfm2"}) {
+    SCOPED_TRACE(name);
+    const std::string header = name == std::string("gemma4") ? "gemma4-e" : name;
+    const Plan plan = plan_of(header, name, {.precise = true, .fuse = false});
+    size_t last = 0;
+    for (size_t k = 0; k < plan.ops.size(); ++k)
+      if (plan.ops[k].kind == OpKind::append || plan.ops[k].kind == OpKind::short_conv) last = k;
+    ASSERT_EQ(plan.ops[last + 1].kind, OpKind::select_rows);
+    bool behind = false;
+    for (size_t k = last + 1; k < plan.ops.size(); ++k) {
+      if (plan.ops[k].kind != OpKind::select_rows) behind = true;
+      EXPECT_FALSE(behind && plan.ops[k].kind == OpKind::select_rows);
+      for (ValueId v : plan.ops[k].out) EXPECT_EQ(value(plan, v).rows, RowSet::kWanted);
+    }
+    for (size_t k = 0; k <= last; ++k)
+      for (ValueId v : plan.ops[k].out) EXPECT_EQ(value(plan, v).rows, RowSet::kAll);
+  }
+}
+
+TEST(Families, QuantizedRowsAreSharedByTheProductsThatReadThem) {
+  for (const char* name : {"llama-q8_0", "qwen2-q8_0"}) {
+    const std::string arch = std::string(name).substr(0, std::string(name).find('-'));
+    const Plan plan = plan_of(name, arch, {.fuse = false});
+    for (int32_t l = 0; l < plan.n_layers; ++l) {
+      // q, k, v share one; attention's result, gate and up, the feed-forward's product: one each.
+      EXPECT_EQ(ops_of(plan, OpKind::quantize, l).size(), 4u);
+      const auto linears = ops_of(plan, OpKind::linear, l);
+      ASSERT_EQ(linears.size(), 7u);
+      if (l + 1 < plan.n_layers) {
+        EXPECT_EQ(linears[0]->in[0], linears[1]->in[0]);
+        EXPECT_EQ(linears[0]->in[0], linears[2]->in[0]);
+      }
+      EXPECT_EQ(linears[4]->in[0], linears[5]->in[0]);
+      for (const Op* op : linears) EXPECT_EQ(value(plan, op->in[0]).form, Form::kQuantized);
+    }
+  }
+}
+
+TEST(Families, Gemma3MixesWindowsAndGlobalLayers) {
+  const ModelPtr model = fixture("gemma3");
+  const auto window = *model->file.find("gemma3.attention.sliding_window")->as_int();
+  const auto* pattern = model->file.find("gemma3.attention.sliding_window_pattern");
+  const int64_t period = pattern ? *pattern->as_int() : 6;
+  const Plan plan = plan_of("gemma3", "gemma3");
+  ASSERT_EQ(plan.caches.size(), static_cast<size_t>(plan.n_layers));
+  EXPECT_EQ(plan.ropes.size(), 2u);  // local and global base
+  std::set<int32_t> seen;
+  for (const Op* op : ops_of(plan, OpKind::rope)) {
+    const bool local = (op->layer + 1) % period != 0;
+    const RopeSpec& rope = plan.ropes[static_cast<size_t>(op->attr.rope)];
+    EXPECT_EQ(rope.base, local ? 10000 : 1000000);
+    const CacheSpec& cache = plan.caches[static_cast<size_t>(op->layer)];
+    EXPECT_EQ(cache.policy, local ? CachePolicy::kWindow : CachePolicy::kGlobal);
+    EXPECT_EQ(cache.window, local ? window : 0);
+    seen.insert(local);
+  }
+  EXPECT_EQ(seen.size(), 2u);
+}
+
+TEST(Families, Gemma3LinearStretchesOnlyGlobalLayers) {
+  const ModelPtr model = fixture("gemma3-linear");
+  const double factor = *model->file.find("gemma3.rope.scaling.factor")->as_number();
+  const Plan plan = plan_of("gemma3-linear", "gemma3");
+  for (const Op* op : ops_of(plan, OpKind::rope)) {
+    const bool local = plan.caches[static_cast<size_t>(op->layer)].policy == CachePolicy::kWindow;
+    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.rope)].scale, local ? 1 : 1 / factor);
+  }
+}
+
+TEST(Families, Gemma4SharesTheDonorsCaches) {
+  const Plan plan = plan_of("gemma4-e", "gemma4");
+  // Pattern: window, window, global, three times; the last three of nine layers own no cache.
+  ASSERT_EQ(plan.n_layers, 9);
+  ASSERT_EQ(plan.caches.size(), 6u);
+  const int32_t reads[] = {0, 1, 2, 3, 4, 5, 4, 4, 5};
+  for (int32_t l = 0; l < 9; ++l) {
+    const auto attends = ops_of(plan, OpKind::attend, l);
+    ASSERT_EQ(attends.size(), 1u);
+    const Attributes& a = attends[0]->attr;
+    const bool global = l % 3 == 2;
+    EXPECT_EQ(a.cache, reads[l]) << "layer " << l;
+    EXPECT_EQ(a.head_dim, global ? 32 : 16);
+    EXPECT_EQ(a.kv_heads, 2);
+    EXPECT_EQ(a.scale, 1);
+    EXPECT_EQ(ops_of(plan, OpKind::append, l).size(), l < 6 ? 1u : 0u);
+    const auto ropes = ops_of(plan, OpKind::rope, l);
+    EXPECT_EQ(ropes.size(), l < 6 ? 2u : 1u);
+    const RopeSpec& rope = plan.ropes[static_cast<size_t>(ropes[0]->attr.rope)];
+    EXPECT_EQ(rope.base, global ? 1000000 : 10000);
+    EXPECT_EQ(rope.factors != kNone, global);
+    EXPECT_EQ(ops_of(plan, OpKind::view_layer, l).size(), 1u);
+  }
+  for (size_t c = 0; c < 6; ++c) {
+    EXPECT_EQ(plan.caches[c].policy, c % 3 == 2 ? CachePolicy::kGlobal : CachePolicy::kWindow);
+    EXPECT_EQ(plan.caches[c].window, c % 3 == 2 ? 0 : 8);
+  }
+  EXPECT_EQ(count(plan, OpKind::gather), 1);
+  EXPECT_EQ(count(plan, OpKind::softcap), 1);
+  EXPECT_EQ(count(plan, OpKind::suppress), 0);  // the file lists no tokens to suppress
+  EXPECT_EQ(value(plan, plan.output("logits")).width, 512);
+}
+
+TEST(Families, Gemma4DenseAndExperts) {
+  const Plan dense = plan_of("gemma4-dense", "gemma4");
+  const int32_t kv_heads[] = {2, 2, 1, 2, 2, 1};
+  ASSERT_EQ(dense.caches.size(), 6u);
+  for (size_t l = 0; l < 6; ++l) EXPECT_EQ(dense.caches[l].kv_heads, kv_heads[l]);
+  EXPECT_EQ(count(dense, OpKind::experts), 0);
+  const Plan moe = plan_of("gemma4-moe", "gemma4");
+  EXPECT_EQ(count(moe, OpKind::experts), 4);
+  const Op& route = *ops_of(moe, OpKind::route)[0];
+  EXPECT_EQ(route.attr.top, 2);
+  EXPECT_TRUE(route.attr.renormalise);
+  EXPECT_EQ(value(moe, route.out[0]).dims, (std::array<int32_t, 3>{2, 2, 0}));
+  EXPECT_EQ(ops_of(moe, OpKind::experts)[0]->attr.activation, Activation::kGelu);
+}
+
+TEST(Families, TheDrafterReadsItsTarget) {
+  const Plan plan = plan_of("gemma4-assistant", "gemma4-assistant");
+  EXPECT_EQ(plan.kind, "drafter");
+  EXPECT_EQ(count(plan, OpKind::append), 0);
+  ASSERT_EQ(count(plan, OpKind::input), 1);
+  EXPECT_EQ(value(plan, ops_of(plan, OpKind::input)[0]->out[0]).width, 64);
+  ASSERT_EQ(count(plan, OpKind::embed), 1);
+  EXPECT_GE(ops_of(plan, OpKind::embed)[0]->weights[0], kTargetTensor);
+  // Two caches of the target serve four layers: its last window layer's donor, its last global
+  // one's.
+  ASSERT_EQ(plan.caches.size(), 2u);
+  std::set<int32_t> targets;
+  for (const CacheSpec& c : plan.caches) targets.insert(c.target);
+  EXPECT_EQ(targets, (std::set<int32_t>{4, 5}));
+  for (int32_t l = 0; l < 4; ++l) {
+    const Attributes& a = ops_of(plan, OpKind::attend, l)[0]->attr;
+    EXPECT_EQ(plan.caches[static_cast<size_t>(a.cache)].target, l == 3 ? 5 : 4);
+    EXPECT_EQ(a.head_dim, l == 3 ? 32 : 16);
+  }
+  EXPECT_EQ(value(plan, plan.output("hidden")).width, 64);
+  EXPECT_EQ(value(plan, plan.output("logits")).width, 512);
+}
+
+TEST(Families, TheDrafterNeedsItsTargetAndTheRightOne) {
+  const ModelPtr model = fixture("gemma4-assistant");
+  const ArchText arch = arch_file("gemma4-assistant");
+  auto alone = compile_text(builtin(), arch, model->file, {});
+  ASSERT_FALSE(alone);
+  EXPECT_NE(alone.error().message.find("attach it to its target"), std::string::npos)
+      << alone.error().message;
+  const ModelPtr wrong = fixture("llama");
+  auto other = compile_text(builtin(), arch, model->file, {.target = &wrong->file});
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("no fact 'local'"), std::string::npos)
+      << other.error().message;
+}
+
+TEST(Families, Lfm2MixesConvolutionsAndAttention) {
+  const Plan plan = plan_of("lfm2", "lfm2");
+  ASSERT_EQ(plan.caches.size(), 2u);  // layers 2 and 4
+  EXPECT_EQ(plan.caches[0].layer, 2);
+  EXPECT_EQ(plan.caches[1].layer, 4);
+  EXPECT_EQ(count(plan, OpKind::short_conv), 3);
+  EXPECT_EQ(ops_of(plan, OpKind::attend, 4)[0]->attr.cache, 1);
+}
+
+TEST(Families, EncodersHaveNoCacheAndKeepEveryRow) {
+  for (const auto& [header, arch] : {std::pair{"modernbert", "modern-bert"},
+                                     {"bert", "bert"},
+                                     {"gemma-embedding", "gemma-embedding"}}) {
+    const Plan plan = plan_of(header, arch);
+    EXPECT_EQ(plan.kind, "encoder");
+    EXPECT_TRUE(plan.caches.empty());
+    EXPECT_EQ(count(plan, OpKind::select_rows), 0);
+    EXPECT_EQ(value(plan, plan.output("hidden")).rows, RowSet::kAll);
+    EXPECT_EQ(value(plan, plan.output("hidden")).width, 64);
+    EXPECT_EQ(plan.output("logits"), kNone);
+  }
+  const Plan modern = plan_of("modernbert", "modern-bert");
+  for (const Op* op : ops_of(modern, OpKind::attend)) {
+    const bool local = op->layer % 3 != 0;
+    EXPECT_EQ(op->attr.mask, local ? Mask::kBand : Mask::kFull);
+    EXPECT_EQ(op->attr.band, local ? 4 : 0);
+  }
+  EXPECT_EQ(ops_of(modern, OpKind::layer_norm, 0).size(),
+            1u);  // no norm before the first attention
+  const Plan bert = plan_of("bert", "bert");
+  const auto embeds = ops_of(bert, OpKind::embed);
+  ASSERT_EQ(embeds.size(), 3u);
+  EXPECT_TRUE(embeds[1]->attr.by_position);
+  EXPECT_TRUE(embeds[2]->attr.by_type);
+}
+
+TEST(Families, Phi3CutsOneMatrixAndPicksFactorsByContext) {
+  const Plan plan = plan_of("phi3", "phi3", {.fuse = false});
+  const auto slices = ops_of(plan, OpKind::slice, 0);
+  ASSERT_EQ(slices.size(), 3u);
+  EXPECT_EQ(slices[1]->attr.first, 64);
+  EXPECT_EQ(slices[1]->attr.count, 32);
+  EXPECT_EQ(plan.ropes[0].factors, kNone);
+  const ModelPtr model = fixture("phi3-longrope");
+  const auto factors = [&](int64_t context) {
+    const Plan p = plan_of("phi3-longrope", "phi3", {.context = context});
+    EXPECT_NEAR(p.ropes[0].attn_factor, 1.118034, 1e-6);
+    return std::string(model->file.tensors()[static_cast<size_t>(p.ropes[0].factors)].name);
+  };
+  EXPECT_EQ(factors(256), "rope_factors_short.weight");
+  EXPECT_EQ(factors(257), "rope_factors_long.weight");
+  EXPECT_EQ(factors(0), "rope_factors_long.weight");  // the model's own context, 1024
+}
+
+TEST(Families, Qwen3MoeRoutes) {
+  const Plan plan = plan_of("qwen3moe", "qwen3moe");
+  EXPECT_EQ(count(plan, OpKind::route), 3);
+  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.top, 2);
+  EXPECT_EQ(count(plan, OpKind::gated_linear), 0);
+}
+
+// Changing a line changes the plan.
+
+std::string shape_of(const Plan& plan, const format::GgufFile& model) {
+  std::string out = explain(plan, model, {});
+  // Without the first line, which holds the hash of the text.
+  return out.substr(out.find('\n'));
+}
+
+TEST(Families, ChangingALineChangesThePlan) {
+  const ModelPtr model = fixture("qwen3");
+  const std::string text = builtin().by_file_name("qwen3")->text;
+  const auto explained = [&](const std::string& t) {
+    auto c = compile_text_of(t, model->file);
+    EXPECT_TRUE(c) << c.error().message;
+    return c ? shape_of(c->plan, model->file) : "";
+  };
+  const std::string before = explained(text);
+  EXPECT_EQ(before, explained(text));
+  struct Change {
+    const char *from, *to;
+  };
+  const Change changes[] = {
+      {"let pairs = halves", "let pairs = adjacent"},
+      {"let pairs = halves", "let pairs = halves\nlet base = meta.rope.freq_base / 2"},
+      {"let pairs = halves", "let pairs = halves\nlet rot = meta.rope.dimension_count / 2"},
+      {"scale=scale", "scale=1"},
+      {"q = rms_norm(linear(h, attn_q) as [heads, head_dim], attn_q_norm, eps)",
+       "q = linear(h, attn_q) as [heads, head_dim]"},
+  };
+  std::set<std::string> all{before};
+  for (const Change& c : changes) {
+    std::string changed = replace_line(text, c.from, c.to);
+    if (changed.find("attn_q_norm") == std::string::npos)
+      changed = replace_line(changed, "include llama\n", "include llama\nignore attn_q_norm\n");
+    EXPECT_TRUE(all.insert(explained(changed)).second) << "no change: " << c.to;
+  }
+}
+
+TEST(Families, ADroppedNormIsNoticed) {
+  const ModelPtr model = fixture("qwen3");
+  auto c = compile_text_of(
+      replace_line(builtin().by_file_name("qwen3")->text, ", attn_q_norm, eps)", ", none, eps)"),
+      model->file);
+  ASSERT_FALSE(c);
+  EXPECT_NE(c.error().message.find("unused tensor blk.0.attn_q_norm.weight"), std::string::npos)
+      << c.error().message;
+}
+
+}  // namespace
+}  // namespace culet::plan::test

@@ -1,0 +1,156 @@
+// Takes what the graph read, checks that the rest of the model file is ignored on purpose.
+//
+// The names of the 'ignore' lines are expanded once, so time is linear in tensors plus layers; only
+// patterns are tried one by one, and they are paid for (Facts::spend).
+#include "plan/manifest.h"
+
+#include "plan/arch_lex.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+namespace culet::plan {
+namespace {
+
+bool glob_match(std::string_view pattern, std::string_view s) {  // '*' only
+  size_t p = 0, i = 0, star = std::string_view::npos, mark = 0;
+  while (i < s.size()) {
+    if (p < pattern.size() && pattern[p] == '*')
+      star = p++, mark = i;
+    else if (p < pattern.size() && pattern[p] == s[i])
+      ++p, ++i;
+    else if (star != std::string_view::npos)
+      p = star + 1, i = ++mark;
+    else
+      return false;
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+class Manifest {
+ public:
+  Manifest(Facts& facts, int32_t layers) : facts_(facts), arch_(facts.arch()), layers_(layers) {}
+
+  Result<void> tensors(const std::vector<bool>& used) {
+    CULET_TRY_VOID(expand());
+    const auto tensors = facts_.model().tensors();
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      if (used[t] || names_.count(std::string(tensors[t].name)) != 0) continue;
+      CULET_TRY(bool skip, matches(patterns_, tensors[t].name));
+      if (skip) continue;
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: unused tensor {}: {} does not read it, so the answer would be "
+                              "wrong; read it there, or name it in an 'ignore' line",
+                              facts_.model().name(), tensors[t].name, arch_.files.back().name));
+    }
+    return {};
+  }
+
+  // Keys under rope. and attention. change numbers, so one that nobody reads is an error; other
+  // keys of the architecture that nobody reads are worth a warning.
+  Result<void> keys(std::vector<std::string>* warnings) {
+    note_all();
+    std::vector<const IgnoreItem*> ignored;
+    for (const IgnoreItem& item : arch_.ignores)
+      if (item.is_meta) ignored.push_back(&item);
+    const std::string prefix = facts_.meta_key("meta.");
+    for (const format::MetaEntry& entry : facts_.model().metadata()) {
+      const std::string key(entry.key);
+      if (key.rfind(prefix, 0) != 0 || facts_.meta_keys().count(key) != 0) continue;
+      const std::string rest = key.substr(prefix.size());
+      CULET_TRY(bool skip, matches(ignored, rest));
+      if (skip) continue;
+      if (rest.rfind("rope.", 0) == 0 || rest.rfind("attention.", 0) == 0)
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("{}: the model file sets {}, which {} does not read, so the answer "
+                                "would be wrong; read it there, or write: ignore meta.{}",
+                                facts_.model().name(), key, arch_.files.back().name, rest));
+      warnings->push_back(
+          fmt::format("unknown key {}: {} does not read it", key, arch_.files.back().name));
+    }
+    return {};
+  }
+
+ private:
+  // The plain names of all 'ignore' lines whose condition holds, in the model and in every layer.
+  Result<void> expand() {
+    for (const IgnoreItem& item : arch_.ignores) {
+      if (item.is_meta) continue;
+      const bool each = item.when && facts_.depends_on_layer(*item.when);
+      if (item.is_glob && each)
+        return facts_.error(item.place,
+                            "a pattern is ignored in the whole model; its 'when' cannot "
+                            "depend on the layer");
+      bool yes = true;
+      if (item.when && !each) {
+        CULET_TRY(yes, facts_.flag(*item.when, -1));
+      }
+      if (!yes) continue;
+      if (item.is_glob) {
+        patterns_.push_back(&item);
+        continue;
+      }
+      if (!each) names_.insert(facts_.tensor_name(item.name, false, -1));
+      CULET_TRY_VOID(facts_.spend(item.place, static_cast<size_t>(layers_)));
+      for (int i = 0; i < layers_; ++i) {
+        if (each) {
+          CULET_TRY(yes, facts_.flag(*item.when, i));
+        }
+        if (yes) names_.insert(facts_.tensor_name(item.name, false, i));
+      }
+    }
+    return {};
+  }
+
+  Result<bool> matches(const std::vector<const IgnoreItem*>& items, std::string_view name) {
+    for (const IgnoreItem* item : items) {
+      CULET_TRY_VOID(facts_.spend(item->place));
+      if (glob_match(item->name, name)) return true;
+    }
+    return false;
+  }
+
+  void note(const ExprPtr& e) {
+    if (e) facts_.note_meta_keys(*e);
+  }
+  void note(const std::vector<Statement>& all) {
+    for (const Statement& s : all) {
+      note(s.value);
+      for (const ExprPtr& o : s.operands) note(o);
+      note(s.body);
+      note(s.otherwise);
+    }
+  }
+  void note_all() {
+    for (const Let& l : arch_.lets) note(l.value);
+    for (const Require& r : arch_.requires_) note(r.condition);
+    for (const IgnoreItem& item : arch_.ignores)
+      if (item.when) facts_.note_meta_keys(*item.when);
+    for (const CacheDecl& c : arch_.caches)
+      for (const ExprPtr* e :
+           {&c.policy, &c.donor, &c.key_heads, &c.key_dim, &c.value_heads, &c.value_dim})
+        note(*e);
+    for (const StateDecl& s : arch_.states) note(s.rows), note(s.width);
+    for (const Block& b : arch_.blocks)
+      for (const Section& s : b.sections) note(s.statements);
+  }
+
+  Facts& facts_;
+  const ArchFile& arch_;
+  const int32_t layers_;
+  std::unordered_set<std::string> names_;
+  std::vector<const IgnoreItem*> patterns_;
+};
+
+}  // namespace
+
+Result<void> check_manifest(Facts& facts, const std::vector<bool>& used, int32_t layers,
+                            std::vector<std::string>* warnings) {
+  Manifest manifest(facts, layers);
+  CULET_TRY_VOID(manifest.tensors(used));
+  return manifest.keys(warnings);
+}
+
+}  // namespace culet::plan
