@@ -12,6 +12,7 @@ status 1 when anything differs. Needs python3-jinja2 (or pip install jinja2).
 import argparse
 import copy
 import datetime
+import functools
 import json
 import subprocess
 import sys
@@ -156,6 +157,7 @@ def conversations():
     yield "documents", [user], {"documents": [{"title": "T", "text": "Body"}]}
     yield "date", [user], {"date_string": "26 Jul 2024"}
     yield "no system role", [user], {"custom_tools": None}
+    yield "functions", [user], {"functions": [WEATHER], "datetime": "now", "tools": tools}
     yield "long", [user, {"role": "assistant", "content": "4"}] * 20 + [user], {}
 
 
@@ -170,9 +172,14 @@ def request(template, messages, extra):
     return {"template": template, "data": data, "constants": constants}
 
 
+@functools.cache
+def compiled(env, template):
+    return env.from_string(template)
+
+
 def render_jinja(env, wanted):
     try:
-        text = env.from_string(wanted["template"]).render(**wanted["data"], **wanted["constants"])
+        text = compiled(env, wanted["template"]).render(**wanted["data"], **wanted["constants"])
         text.encode()
         return text, None
     except Exception as e:  # whatever Python raises is a refusal

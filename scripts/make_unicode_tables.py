@@ -81,7 +81,8 @@ def main():
     }
     for name, test in classes.items():
         out += table("Range", name, [f"{{0x{a:X}, 0x{b:X}}}" for a, b in ranges(test)])
-    for name, convert in {"ToUpper": str.upper, "ToLower": str.lower, "ToTitle": str.title}.items():
+    conversions = {"ToUpper": str.upper, "ToLower": str.lower, "ToTitle": str.title, "ToFold": str.casefold}
+    for name, convert in conversions.items():
         rows, special = mappings(convert)
         out += table("Mapping", name, [f"{{0x{a:X}, 0x{b:X}, {c}, {d}}}" for a, b, c, d in rows])
         out += table("Special", name + "Special", [f'{{0x{a:X}, "{escaped(b)}"}}' for a, b in special])

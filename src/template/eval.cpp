@@ -212,6 +212,7 @@ Result<Interpreter::Flow> Interpreter::run_loop(const Statement& s,
                                                 const std::shared_ptr<LoopState>& loop) {
   const Nested block(blocks_);
   CULET_TRY_VOID(enter(s.at));
+  bool completed = false;  // an iteration that continues or breaks does not count, as in jinja2
   while (true) {
     CULET_TRY(const std::optional<Value> item, loop_item(*loop, 0));
     if (!item) break;
@@ -221,10 +222,11 @@ Result<Interpreter::Flow> Interpreter::run_loop(const Statement& s,
     if (loop_name_ != nullptr) (*scope).variables[loop_name_->id] = Value(loop);
     CULET_TRY_VOID(assign(s.target, *item));
     CULET_TRY(const Flow flow, execute(s.body));
-    if (flow == Flow::kBreak) return Flow::kNormal;
+    if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNormal;
     ++loop->index;
   }
-  return loop->index == 0 ? execute_scope(s.orelse) : Flow::kNormal;
+  return !completed ? execute_scope(s.orelse) : Flow::kNormal;
 }
 
 // Lets one more item of the source through the loop's filter; false when there is none.

@@ -341,6 +341,7 @@ Result<bool> passes(Call& c, const Value& subject, size_t test_at) {
 }
 
 Result<Value> select(Call& c, bool by_attribute, bool wanted) {
+  if (!truth(c.self)) return factory(c).list({}, Flavor::kGenerator);  // none and 0 too
   CULET_TRY(const std::vector<Value> items, iterate(factory(c), c.self));
   if (by_attribute && c.arguments.positional.empty()) {
     return call_failure(c, "needs the name of an attribute");
@@ -360,6 +361,7 @@ Result<Value> select(Call& c, bool by_attribute, bool wanted) {
 }  // namespace
 
 Result<Value> filter_map(Call& c) {
+  if (!truth(c.self)) return factory(c).list({}, Flavor::kGenerator);  // none and 0 too
   CULET_TRY(std::vector<Value> items, iterate(factory(c), c.self));
   const bool filter = !c.arguments.positional.empty();
   const Text* name = filter ? c.arguments.positional[0].text() : nullptr;

@@ -267,6 +267,10 @@ class Lexer {
     for (size_t k = base == 10 ? start : start + 2; k < i; ++k) {
       if (source_[k] != '_') digits += source_[k];
     }
+    const bool octal_like = !real && base == 10 && digits.size() > 1 && digits[0] == '0';
+    if (octal_like && digits.find_first_not_of('0') != std::string::npos) {
+      return error(start, "a number cannot start with '0'");
+    }
     Token token{real ? TokenKind::kFloat : TokenKind::kInteger, static_cast<Position>(start), {}};
     const char *first = digits.data(), *last = first + digits.size();
     const auto parsed = real ? std::from_chars(first, last, token.real)

@@ -426,6 +426,7 @@ Result<Value> slice(const Factory& f, const Value& v, const Value& start, const 
                     const Value& step) {
   if (v.string() != nullptr) return slice_string(f, *v.string(), start, stop, step);
   if (const Undefined* u = v.undefined()) return undefined_failure(*u);
+  if (v.dict() != nullptr) return type_failure("a dict has no slices");
   const List* l = v.list();
   if (l == nullptr || !l->has_index()) return Value();
   CULET_TRY(const Bounds b, slice_bounds(static_cast<int64_t>(l->items.size()), start, stop, step));
@@ -560,7 +561,10 @@ Result<Value> plain_item(Interpreter& in, const Value& object, const Value& key)
 }  // namespace
 
 Result<Value> get_attribute(Interpreter& in, const Value& object, const Name& name) {
-  if (const Undefined* u = object.undefined()) return undefined_failure(*u);
+  if (const Undefined* u = object.undefined()) {
+    if (u->name != nullptr) return undefined_failure(*u);
+    return type_failure("'" + name.text + "' is asked of a value that is undefined");
+  }
   CULET_TRY(std::optional<Value> own, own_attribute(in, object, name.text));
   Value out;
   if (own) {

@@ -634,6 +634,9 @@ class Parser {
   Result<std::unique_ptr<Statement>> parse_for(Position at) {
     auto s = make(StatementKind::kFor, at);
     CULET_TRY(s->target, parse_target("in", false));
+    if (s->target.name != nullptr && s->target.name->text == "loop") {
+      return error(s->target.at, "a loop cannot assign to 'loop'");
+    }
     CULET_TRY_VOID(expect_word("in"));
     CULET_TRY(s->expression, parse_tuple({"recursive"}, false, false));
     if (skip_name("if")) {
@@ -772,7 +775,12 @@ class Parser {
 
   Result<std::unique_ptr<Statement>> parse_print(Position at) {
     auto s = make(StatementKind::kPrint, at);
-    CULET_TRY(s->expression, parse_tuple({}, false));
+    ExpressionPtr all = make(ExpressionKind::kConcat, at);
+    do {
+      CULET_TRY(ExpressionPtr e, parse_expression());
+      all->operands.push_back(std::move(e));
+    } while (skip_op(","));
+    CULET_TRY(s->expression, finish(std::move(all)));
     return s;
   }
 

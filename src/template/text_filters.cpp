@@ -44,6 +44,8 @@ Result<Value> change_case(Call& c, unicode::Case to) {
 Result<Value> filter_upper(Call& c) { return change_case(c, unicode::Case::kUpper); }
 Result<Value> filter_lower(Call& c) { return change_case(c, unicode::Case::kLower); }
 
+Result<Value> string_casefold(Call& c) { return change_case(c, unicode::Case::kFold); }
+
 Result<Value> filter_capitalize(Call& c) {
   return map_characters(c, [](std::string& out, const std::string& in, size_t at, size_t size) {
     unicode::append_case(out, at == 0 ? unicode::Case::kTitle : unicode::Case::kLower, in, at, size);
@@ -149,7 +151,7 @@ std::vector<Span> split_spaces(const std::string& bytes, int64_t limit) {
   std::vector<Span> out;
   for (size_t at = unicode::skip_space(bytes, 0); at < bytes.size();) {
     if (limit >= 0 && static_cast<int64_t>(out.size()) == limit) {
-      out.push_back({at, unicode::strip_end(bytes)});
+      out.push_back({at, bytes.size()});
       break;
     }
     size_t end = at;
@@ -168,7 +170,7 @@ std::vector<Span> split_spaces_from_end(const std::string& bytes, int64_t limit)
   std::vector<Span> all = split_spaces(bytes, -1);
   const size_t keep = static_cast<size_t>(limit);
   if (limit < 0 || all.size() <= keep) return all;
-  std::vector<Span> out = {{unicode::skip_space(bytes, 0), all[all.size() - keep - 1].to}};
+  std::vector<Span> out = {{0, all[all.size() - keep - 1].to}};
   out.insert(out.end(), all.end() - static_cast<ptrdiff_t>(keep), all.end());
   return out;
 }
@@ -358,6 +360,15 @@ Result<Value> filter_replace(Call& c) {
   }
   out.append(text, done, text.size() - done);
   return factory(c).string(std::move(out), markup_of(c.self));
+}
+
+Result<Value> string_replace(Call& c) {
+  for (size_t i = 0; i < 2; ++i) {
+    if (c.arg(i)->text() == nullptr) {
+      return call_failure(c, std::string("needs a str, not a ") + c.arg(i)->type_name());
+    }
+  }
+  return filter_replace(c);
 }
 
 namespace {

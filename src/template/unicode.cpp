@@ -27,9 +27,10 @@ struct Special {
 
 constexpr std::array<std::span<const Range>, 8> kClasses = {
     kSpace, kAlpha, kDecimal, kDigit, kNumeric, kUpper, kLower, kHidden};
-constexpr std::array<std::span<const Mapping>, 3> kMappings = {kToUpper, kToLower, kToTitle};
-constexpr std::array<std::span<const Special>, 3> kSpecials = {kToUpperSpecial, kToLowerSpecial,
-                                                               kToTitleSpecial};
+constexpr std::array<std::span<const Mapping>, 4> kMappings = {kToUpper, kToLower, kToTitle,
+                                                              kToFold};
+constexpr std::array<std::span<const Special>, 4> kSpecials = {kToUpperSpecial, kToLowerSpecial,
+                                                              kToTitleSpecial, kToFoldSpecial};
 
 template <class Row>
 const Row* find_range(std::span<const Row> rows, uint32_t code) {
@@ -102,11 +103,32 @@ size_t strip_end(std::string_view text) {
   return end;
 }
 
+namespace {
+
+constexpr uint32_t kCapitalSigma = 0x3A3, kFinalSigma = 0x3C2;
+
+// Whether a sigma at `at` ends a word: a letter stands before it and none after.
+bool ends_word(std::string_view text, size_t at, size_t size) {
+  size_t before = at;
+  while (before > 0 && at - before < 4) {
+    --before;
+    if (!is_continuation(text, before)) break;
+  }
+  if (before == at || !is(Class::kAlpha, decode(text, before).code)) return false;
+  return at + size >= text.size() || !is(Class::kAlpha, decode(text, at + size).code);
+}
+
+}  // namespace
+
 void append_case(std::string& out, Case to, std::string_view text, size_t at, size_t size) {
   const uint32_t code = decode(text, at).code;
   const size_t table = static_cast<size_t>(to);
   if (code == kInvalid) {
     out.append(text.substr(at, size));
+    return;
+  }
+  if (to == Case::kLower && code == kCapitalSigma && ends_word(text, at, size)) {
+    append(out, kFinalSigma);
     return;
   }
   const std::span<const Special> specials = kSpecials[table];

@@ -32,7 +32,9 @@ bool is_printable(uint32_t code);
 size_t skip_space(std::string_view text, size_t from);  // offset of the first character not a space
 size_t strip_end(std::string_view text);                // size without the spaces at the end
 
-enum class Case : uint8_t { kUpper, kLower, kTitle };
+enum class Case : uint8_t { kUpper, kLower, kTitle, kFold };
+// Appends the character of `size` bytes at `at` in that case. The text around it decides which form
+// a capital sigma gets.
 void append_case(std::string& out, Case to, std::string_view text, size_t at, size_t size);
 
 }  // namespace culet::chat::unicode
