@@ -1,0 +1,86 @@
+// Models by name: where they are, what they are, and fetching them (docs/models.md).
+//
+// A name is a path, `name[:tag]` of the Ollama store, `org/repo[@revision][:quant]` of the Hugging
+// Face cache, or a name of culet's catalogue; `hf:` and `ollama:` in front search that place alone.
+// Places come from the environment at each call (docs/models.md has the variables). Stores of other
+// programs are only ever read. pull_model() is the one call that uses the network.
+//
+// Threads: every call may run beside any other, also of another process. Callbacks are called on
+// the calling thread and must not throw.
+#pragma once
+
+#include "culet/result.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace culet {
+
+struct ModelRef {
+  std::string path;      // of the GGUF file; the first one of a split model
+  std::string origin;    // for people: "path", "ollama:smollm2:latest", "hf:org/repo@0123abcd:Q8_0"
+  std::string sha256;    // 64 digits when the place knows it without reading the file, else empty
+  std::string revision;  // commit of a Hugging Face repository, else empty
+  std::vector<std::string> notes;  // what else belongs to the model and is not used here
+};
+
+// Never searches a store for what looks like a path (starts with /, ./, ../ or ~, has a backslash
+// or a drive letter, ends in .gguf). `~/` is the home folder. kNotFound says where was looked and
+// what there is; kCorrupt: the name was found in a store, and what is there cannot be trusted.
+Result<ModelRef> find_model(std::string_view name);
+
+// Called with bytes done and bytes in all; false stops with kCancelled.
+using BytesProgress = std::function<bool(uint64_t done, uint64_t total)>;
+
+// The sha256 of the model's file: what the place knows, what was computed before for this inode,
+// size and time, or computed now and remembered in culet's cache folder.
+Result<std::string> model_sha256(const ModelRef& model, const BytesProgress& progress = nullptr);
+
+struct ModelEntry {
+  std::string name;  // find_model() takes it
+  std::string path, origin, sha256, revision;
+  uint64_t bytes = 0;        // of all files of a split model
+  std::string architecture;  // "" when the file cannot be read as GGUF
+  std::string quantization;  // the type that most bytes have, "Q4_K"
+  bool owned = false;        // in culet's cache folder: remove_model() may remove it
+  std::string problem;       // why the file cannot be used; empty: nothing known
+};
+
+struct CatalogueEntry {
+  std::string name, about, license;
+  uint64_t bytes = 0;
+  bool is_default = false;
+};
+
+struct ModelList {
+  std::vector<ModelEntry> models;        // by place, then by name
+  std::vector<CatalogueEntry> not_here;  // of the catalogue, not on this machine
+  std::vector<std::string> problems;     // folders that could not be read
+};
+ModelList list_models();
+
+struct RemovedModel {
+  std::vector<std::string> files;  // what is gone
+  uint64_t bytes = 0;
+};
+// Removes a model that is in culet's own cache folder. Anything else is kUnsupported with a
+// sentence that says whose it is.
+Result<RemovedModel> remove_model(std::string_view name);
+
+struct PullProgress {
+  std::string_view step;  // "waiting", "downloading", "unpacking", "verifying"
+  std::string_view file;
+  uint64_t done = 0, total = 0;  // bytes of this step; total 0: not known
+  double bytes_per_second = 0;
+};
+using PullProgressFn = std::function<bool(const PullProgress&)>;  // false: kCancelled
+
+// Fetches `hf:org/repo[@revision][:quant]`, `ollama:name[:tag]` or a catalogue name into culet's
+// cache folder; at once when it is there already. A file gets its name only when its size and
+// sha256 are right. What was fetched before an error or a stop is kept, and continued next time.
+Result<ModelRef> pull_model(std::string_view name, const PullProgressFn& progress = nullptr);
+
+}  // namespace culet

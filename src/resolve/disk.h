@@ -1,0 +1,58 @@
+// Folders and small files of the stores: what std::filesystem says, without exceptions, in order.
+#pragma once
+
+#include "culet/result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace culet::resolve {
+
+struct DirEntry {
+  std::string name;
+  bool is_folder = false;  // links are followed
+  bool is_file = false;    // neither: a dangling link, a device
+};
+
+// The entries of a folder by name (byte order), names that start with "." left out unless asked
+// for. A folder that is not there is empty; one that cannot be read is empty and a line in
+// *problems (which may be null).
+std::vector<DirEntry> list_folder(const std::string& path, std::vector<std::string>* problems,
+                                  bool hidden = false);
+
+bool is_file(const std::string& path);  // a regular file, or a link to one
+bool is_folder(const std::string& path);
+// Size of a file; 0 when it is not there.
+uint64_t file_bytes(const std::string& path);
+
+// What must be unchanged for a file to count as unchanged.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0, bytes = 0;
+  int64_t mtime_ns = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+Result<FileIdentity> identity_of(const std::string& path);
+
+Result<void> make_folders(const std::string& path);
+// The whole text or the file as it was before: written beside it, synced, renamed.
+Result<void> write_whole(const std::string& path, std::string_view text);
+// Syncs the file, gives it its name, syncs the folder.
+Result<void> publish(const std::string& scratch, const std::string& path);
+// Bytes that this user may still write in the folder's file system.
+Result<uint64_t> free_bytes(const std::string& folder);
+
+// "1.2 GB", "98 MB", "512 bytes": powers of 1000, like scripts/fetch_model.
+std::string in_words(uint64_t bytes);
+
+std::string folder_of(const std::string& path);
+std::string base_name(const std::string& path);
+std::string lower(std::string_view text);  // ASCII
+
+bool is_hex(std::string_view text, size_t digits);  // that many lower-case digits
+// A relative path of one or more components, none of them "", "." or "..", of printable ASCII
+// without backslash and colon, that can be joined to a folder without leaving it.
+bool is_safe_relative(std::string_view path);
+
+}  // namespace culet::resolve
