@@ -46,27 +46,24 @@ CULET_INLINE void map2(const float* a, const float* b, int64_t n, float* y, F f)
   _mm512_mask_storeu_ps(y + i, m, f(_mm512_maskz_loadu_ps(m, a + i), _mm512_maskz_loadu_ps(m, b + i)));
 }
 
-// GCC 12 does not inline an intrinsic into a plain lambda that outlives its target: all are inline.
-#define CULET_LAMBDA(...) [=](__VA_ARGS__) __attribute__((always_inline))
-
 void unary(Unary op, const float* x, int64_t n, float* y) {
   switch (op) {
-    case kSilu: return map(x, n, y, CULET_LAMBDA(__m512 v) { return silu16(v); });
-    case kGelu: return map(x, n, y, CULET_LAMBDA(__m512 v) { return gelu16(v); });
-    case kGeluErf: return map(x, n, y, CULET_LAMBDA(__m512 v) { return gelu_erf16(v); });
-    case kRelu: return map(x, n, y, CULET_LAMBDA(__m512 v) { return relu16(v); });
-    case kSigmoid: return map(x, n, y, CULET_LAMBDA(__m512 v) { return sigmoid16(v); });
-    case kTanh: return map(x, n, y, CULET_LAMBDA(__m512 v) { return tanh16(v); });
+    case kSilu: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return silu16(v); });
+    case kGelu: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return gelu16(v); });
+    case kGeluErf: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return gelu_erf16(v); });
+    case kRelu: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return relu16(v); });
+    case kSigmoid: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return sigmoid16(v); });
+    case kTanh: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return tanh16(v); });
     case kUnaryCount: return;
   }
 }
 
 void binary(Binary op, const float* a, const float* b, int64_t n, float* y) {
   switch (op) {
-    case kAdd: return map2(a, b, n, y, CULET_LAMBDA(__m512 u, __m512 v) { return _mm512_add_ps(u, v); });
-    case kSub: return map2(a, b, n, y, CULET_LAMBDA(__m512 u, __m512 v) { return _mm512_sub_ps(u, v); });
-    case kMul: return map2(a, b, n, y, CULET_LAMBDA(__m512 u, __m512 v) { return _mm512_mul_ps(u, v); });
-    case kDiv: return map2(a, b, n, y, CULET_LAMBDA(__m512 u, __m512 v) { return _mm512_div_ps(u, v); });
+    case kAdd: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_add_ps(u, v); });
+    case kSub: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_sub_ps(u, v); });
+    case kMul: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_mul_ps(u, v); });
+    case kDiv: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_div_ps(u, v); });
     case kBinaryCount: return;
   }
 }
@@ -74,17 +71,17 @@ void binary(Binary op, const float* a, const float* b, int64_t n, float* y) {
 void binary_scalar(Binary op, const float* a, float b, int64_t n, float* y) {
   const __m512 v = set1(b);
   switch (op) {
-    case kAdd: return map(a, n, y, CULET_LAMBDA(__m512 u) { return _mm512_add_ps(u, v); });
-    case kSub: return map(a, n, y, CULET_LAMBDA(__m512 u) { return _mm512_sub_ps(u, v); });
-    case kMul: return map(a, n, y, CULET_LAMBDA(__m512 u) { return _mm512_mul_ps(u, v); });
-    case kDiv: return map(a, n, y, CULET_LAMBDA(__m512 u) { return _mm512_div_ps(u, v); });
+    case kAdd: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_add_ps(u, v); });
+    case kSub: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_sub_ps(u, v); });
+    case kMul: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_mul_ps(u, v); });
+    case kDiv: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_div_ps(u, v); });
     case kBinaryCount: return;
   }
 }
 
 void softcap(const float* x, float cap, int64_t n, float* y) {
   const __m512 c = set1(cap);
-  map(x, n, y, CULET_LAMBDA(__m512 v) { return softcap16(v, c); });
+  map(x, n, y, CULET_LAMBDA(=, __m512 v) { return softcap16(v, c); });
 }
 
 void rms_norm(const float* x, const float* w, float eps, int64_t n, float* y) {
@@ -102,9 +99,9 @@ void rms_norm(const float* x, const float* w, float eps, int64_t n, float* y) {
   const float mean = fold(lanes) / static_cast<float>(n);
   const __m512 r = set1(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + eps))));
   if (w)
-    map2(x, w, n, y, CULET_LAMBDA(__m512 v, __m512 u) { return _mm512_mul_ps(_mm512_mul_ps(v, r), u); });
+    map2(x, w, n, y, CULET_LAMBDA(=, __m512 v, __m512 u) { return _mm512_mul_ps(_mm512_mul_ps(v, r), u); });
   else
-    map(x, n, y, CULET_LAMBDA(__m512 v) { return _mm512_mul_ps(v, r); });
+    map(x, n, y, CULET_LAMBDA(=, __m512 v) { return _mm512_mul_ps(v, r); });
 }
 
 void layer_norm(const float* x, const float* w, const float* b, float eps, int64_t n, float* y) {

@@ -3,9 +3,8 @@
 // A tile of (row, head) pairs of one kv head meets each block together, so that a loaded key vector
 // (16 keys of one dimension) and a loaded value vector serve all pairs; in prefill the tile spans
 // rows, in decode the heads that share the kv head. Keys that a row may not see are computed in
-// their own lanes and dropped by masks: they never meet a visible key's sums. Values are summed
-// with a fast path for blocks that a run of pairs sees whole, and per pair otherwise; both do the
-// same fmas over the visible keys in the same order.
+// their own lanes and dropped by masks: they never meet a visible key's sums. Values are summed over
+// runs of keys that neighbouring pairs see alike, each pair's keys in ascending order.
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -16,9 +15,7 @@
 namespace culet::kernels {
 namespace {
 
-constexpr int kTilePairs = 8;
-constexpr int kValuePairs = 4;    // pairs x vectors of accumulators in registers: 4 x 4
-constexpr int kValueVectors = 4;
+constexpr int kTilePairs = 12;  // at most 16: a tile's maxima are the lanes of one vector
 constexpr int64_t kPartBlocks = kPartKeys / kKvBlockRows;
 constexpr float kMinusInf = -__builtin_inff();
 
@@ -53,28 +50,33 @@ struct Pairs {
   int count;
   int64_t row[kTilePairs];
   int64_t query_offset[kTilePairs];
-  uint32_t mask[kTilePairs];  // keys of the current block that the pair sees
-  float m[kTilePairs];
+  int64_t last_position;
   float* acc;
+  __m512 m, c;                // by pair: maximum; factor that the block puts on what came before
+  __m512 lanes[kTilePairs];   // sums of weights
+  uint32_t mask[kTilePairs];  // keys of the current block that the pair sees
   alignas(64) float score[kTilePairs][kKvBlockRows];  // then the weights p
-  __m512 lanes[kTilePairs];
 };
 
-// Dots of R pairs with the 32 keys of a block.
+// Dots of R pairs with the 32 keys of a block, times scale.
 template <KvType kType, int R>
 void key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q, __m512 (*out)[2]) {
   __m512 s[R][2];
-  for (int r = 0; r < R; r++) s[r][0] = s[r][1] = _mm512_setzero_ps();
+  unroll<R>(CULET_LAMBDA(&, auto r) { s[r][0] = s[r][1] = _mm512_setzero_ps(); });
   const int64_t dim = a.head_dim;
   for (int64_t d = 0; d < dim; d++) {
     const __m512 k0 = load_kv<kType>(keys, d * 32), k1 = load_kv<kType>(keys, d * 32 + 16);
-    for (int r = 0; r < R; r++) {
+    unroll<R>(CULET_LAMBDA(&, auto r) {
       const __m512 v = set1(q[r][d]);
       s[r][0] = _mm512_fmadd_ps(v, k0, s[r][0]);
       s[r][1] = _mm512_fmadd_ps(v, k1, s[r][1]);
-    }
+    });
   }
-  for (int r = 0; r < R; r++) out[r][0] = s[r][0], out[r][1] = s[r][1];
+  const __m512 scale = set1(a.scale);
+  unroll<R>(CULET_LAMBDA(&, auto r) {
+    out[r][0] = _mm512_mul_ps(s[r][0], scale);
+    out[r][1] = _mm512_mul_ps(s[r][1], scale);
+  });
 }
 
 typedef void (*KeyDotsFn)(const AttendArgs&, const uint8_t*, const float* const*, __m512 (*)[2]);
@@ -83,19 +85,23 @@ template <KvType kType>
 CULET_INLINE void run_key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
                                int count, __m512 (*out)[2]) {
   static constexpr KeyDotsFn kDots[kTilePairs + 1] = {
-      nullptr,           key_dots<kType, 1>, key_dots<kType, 2>, key_dots<kType, 3>,
-      key_dots<kType, 4>, key_dots<kType, 5>, key_dots<kType, 6>, key_dots<kType, 7>,
-      key_dots<kType, 8>};
+      nullptr,            key_dots<kType, 1>, key_dots<kType, 2>,  key_dots<kType, 3>,
+      key_dots<kType, 4>, key_dots<kType, 5>, key_dots<kType, 6>,  key_dots<kType, 7>,
+      key_dots<kType, 8>, key_dots<kType, 9>, key_dots<kType, 10>, key_dots<kType, 11>,
+      key_dots<kType, 12>};
   kDots[count](a, keys, q, out);
 }
 
 // Scores of one entry into the tile; masks gain the keys that each pair sees. False: none does.
 template <KvType kType>
 bool score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
+  if (e.position > t->last_position) return false;
   uint32_t masks[kTilePairs], any = 0;
   const float* q[kTilePairs];
   for (int i = 0; i < t->count; i++) {
-    masks[i] = visible_mask(a, e, a.positions[t->row[i]]);
+    masks[i] = i > 0 && t->row[i] == t->row[i - 1]
+                   ? masks[i - 1]
+                   : visible_mask(a, e, a.positions[t->row[i]]);
     q[i] = a.q[e.query] + t->query_offset[i];
     any |= masks[i];
   }
@@ -106,108 +112,156 @@ bool score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
   run_key_dots<kType>(a, keys, q, t->count, dots);
   for (int i = 0; i < t->count; i++) {
     for (int h = 0; h < 2; h++) {
-      __m512 s = _mm512_mul_ps(dots[i][h], set1(a.scale));
+      __m512 s = dots[i][h];
       if (a.softcap > 0) s = softcap16(s, set1(a.softcap));
-      _mm512_mask_storeu_ps(t->score[i] + 16 * h, static_cast<__mmask16>(masks[i] >> 16 * h), s);
+      _mm512_mask_store_ps(t->score[i] + 16 * h, static_cast<__mmask16>(masks[i] >> 16 * h), s);
     }
     t->mask[i] |= masks[i];
   }
   return true;
 }
 
-// Maximum, weights, lane sums and the rescale of one pair for the current block.
-void weigh(const AttendArgs& a, Pairs* t, int i) {
-  const __mmask16 m0 = static_cast<__mmask16>(t->mask[i]), m1 = static_cast<__mmask16>(t->mask[i] >> 16);
-  const __m512 s0 = _mm512_maskz_loadu_ps(m0, t->score[i]);
-  const __m512 s1 = _mm512_maskz_loadu_ps(m1, t->score[i] + 16);
+// Maxima and rescaling factors of all pairs for the current block, then weights and lane sums.
+// A factor of exp(0) is exactly 1, so pairs whose maximum stands are multiplied by 1.
+CULET_INLINE void weigh(Pairs* t) {
   const __m512 low = set1(kMinusInf);
-  const __m512 top = _mm512_max_ps(_mm512_mask_mov_ps(low, m0, s0), _mm512_mask_mov_ps(low, m1, s1));
-  const float old = t->m[i];
-  float m2 = _mm512_reduce_max_ps(top);
-  if (!(m2 > old)) m2 = old;
-  const int nan = _mm512_mask_cmp_ps_mask(m0, s0, s0, _CMP_UNORD_Q) |
-                  _mm512_mask_cmp_ps_mask(m1, s1, s1, _CMP_UNORD_Q);
-  if (nan || !(m2 > kMinusInf)) m2 = __builtin_nanf("");
-  const __m512 p0 = _mm512_maskz_mov_ps(m0, exp16(_mm512_sub_ps(s0, set1(m2))));
-  const __m512 p1 = _mm512_maskz_mov_ps(m1, exp16(_mm512_sub_ps(s1, set1(m2))));
-  _mm512_store_ps(t->score[i], p0);
-  _mm512_store_ps(t->score[i] + 16, p1);
-  __m512 lanes = t->lanes[i];
-  if (!(m2 == old)) {  // exp(0) is 1: an unchanged maximum rescales by nothing
-    const __m512 c = old == kMinusInf ? _mm512_setzero_ps() : exp16(set1(old - m2));
-    lanes = _mm512_mul_ps(lanes, c);
-    float* acc = t->acc + static_cast<int64_t>(i) * a.value_dim;
-    for (int64_t d = 0; d < a.value_dim; d += 16) {
-      const __mmask16 m = tail_mask(a.value_dim - d);
-      _mm512_mask_storeu_ps(acc + d, m, _mm512_mul_ps(c, _mm512_maskz_loadu_ps(m, acc + d)));
-    }
-    t->m[i] = m2;
+  alignas(64) float tops[16];
+  __mmask16 seen = 0, nan = 0;
+  for (int i = 0; i < t->count; i++) {
+    const __mmask16 m0 = static_cast<__mmask16>(t->mask[i]);
+    const __mmask16 m1 = static_cast<__mmask16>(t->mask[i] >> 16);
+    const __m512 s0 = _mm512_mask_load_ps(low, m0, t->score[i]);
+    const __m512 s1 = _mm512_mask_load_ps(low, m1, t->score[i] + 16);
+    const bool bad = _mm512_cmp_ps_mask(s0, s1, _CMP_UNORD_Q) != 0;
+    seen = static_cast<__mmask16>(seen | (t->mask[i] != 0) << i);
+    nan = static_cast<__mmask16>(nan | bad << i);
+    tops[i] = _mm512_reduce_max_ps(_mm512_max_ps(s0, s1));
   }
-  lanes = _mm512_mask_add_ps(lanes, m0, lanes, p0);
-  t->lanes[i] = _mm512_mask_add_ps(lanes, m1, lanes, p1);
+  const __m512 old = t->m;
+  __m512 m2 = _mm512_mask_max_ps(old, seen, old, _mm512_maskz_load_ps(seen, tops));
+  nan = static_cast<__mmask16>(nan | _mm512_mask_cmp_ps_mask(seen, m2, low, _CMP_NGT_UQ));
+  // An old NaN stays: max takes its second operand then.
+  nan = static_cast<__mmask16>(nan | _mm512_cmp_ps_mask(old, old, _CMP_UNORD_Q));
+  m2 = _mm512_mask_mov_ps(m2, nan, set1(__builtin_nanf("")));
+  const __mmask16 first = _mm512_mask_cmp_ps_mask(seen, old, low, _CMP_EQ_OQ);
+  __m512 c = exp16(_mm512_sub_ps(old, m2));
+  c = _mm512_mask_mov_ps(c, first, _mm512_setzero_ps());
+  t->c = c;
+  t->m = m2;
+  alignas(64) float maxima[16], factors[16];
+  _mm512_store_ps(maxima, m2);
+  _mm512_store_ps(factors, c);
+  for (int i = 0; i < t->count; i++) {
+    if (!t->mask[i]) continue;
+    const __mmask16 m0 = static_cast<__mmask16>(t->mask[i]);
+    const __mmask16 m1 = static_cast<__mmask16>(t->mask[i] >> 16);
+    const __m512 m = set1(maxima[i]);
+    const __m512 p0 = exp16(_mm512_sub_ps(_mm512_maskz_load_ps(m0, t->score[i]), m));
+    const __m512 p1 = exp16(_mm512_sub_ps(_mm512_maskz_load_ps(m1, t->score[i] + 16), m));
+    _mm512_store_ps(t->score[i], p0);
+    _mm512_store_ps(t->score[i] + 16, p1);
+    __m512 lanes = _mm512_mul_ps(t->lanes[i], set1(factors[i]));
+    lanes = _mm512_mask_add_ps(lanes, m0, lanes, p0);
+    t->lanes[i] = _mm512_mask_add_ps(lanes, m1, lanes, p1);
+  }
 }
 
-// acc += p_j * v_j over rows [j0, j1) that all R pairs see; V vectors of 16 values, the last masked.
-template <KvType kType, int R, int V>
-void sum_values(const uint8_t* values, int64_t value_dim, int j0, int j1,
-                const float (*p)[kKvBlockRows], float* acc, __mmask16 last) {
+// Keys [j0, j1) of a block for neighbouring pairs that all see them.
+struct Run {
+  const uint8_t* values;  // [32][value_dim] of the kv head
+  int64_t value_dim;
+  int j0, j1;
+  const float (*p)[kKvBlockRows];
+  const float* factor;  // on what `acc` holds
+  float* acc;
+};
+
+// acc = acc * factor, then += p_j * v_j: R pairs, V vectors of values from `d`, the last masked
+// unless it is whole.
+template <KvType kType, int R, int V, bool kWhole>
+void sum_values(const Run& run, int64_t d, __mmask16 last) {
+  const int64_t dim = run.value_dim;
+  float* acc = run.acc + d;
+  const uint8_t* values = run.values + d * kv_bytes(kType);
   __m512 s[R][V];
-  for (int r = 0; r < R; r++)
-    for (int v = 0; v < V; v++)
-      s[r][v] = _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff, acc + r * value_dim + 16 * v);
-  for (int j = j0; j < j1; j++) {
+  unroll<R * V>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / V, v = i % V;
+    const __m512 x = _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff, acc + r * dim + 16 * v);
+    s[r][v] = _mm512_mul_ps(x, set1(run.factor[r]));
+  });
+  const int j1 = run.j1;
+  const float* p = run.p[0];
+  for (int j = run.j0; j < j1; j++) {
     __m512 x[V];
-    for (int v = 0; v < V; v++)
-      x[v] = load_kv<kType>(values, j * value_dim + 16 * v, v == V - 1 ? last : 0xffff);
-    for (int r = 0; r < R; r++) {
-      const __m512 w = set1(p[r][j]);
-      for (int v = 0; v < V; v++) s[r][v] = _mm512_fmadd_ps(w, x[v], s[r][v]);
-    }
+    unroll<V>(CULET_LAMBDA(&, auto v) {
+      x[v] = v < V - 1 || kWhole ? load_kv<kType>(values, j * dim + 16 * v)
+                                 : load_kv<kType>(values, j * dim + 16 * v, last);
+    });
+    unroll<R>(CULET_LAMBDA(&, auto r) {
+      const __m512 w = set1(p[r * kKvBlockRows + j]);
+      unroll<V>(CULET_LAMBDA(&, auto v) { s[r][v] = _mm512_fmadd_ps(w, x[v], s[r][v]); });
+    });
   }
-  for (int r = 0; r < R; r++)
-    for (int v = 0; v < V; v++)
-      _mm512_mask_storeu_ps(acc + r * value_dim + 16 * v, v == V - 1 ? last : 0xffff, s[r][v]);
+  unroll<R * V>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / V, v = i % V;
+    _mm512_mask_storeu_ps(acc + r * dim + 16 * v, v == V - 1 ? last : 0xffff, s[r][v]);
+  });
 }
-
-typedef void (*SumValuesFn)(const uint8_t*, int64_t, int, int, const float (*)[kKvBlockRows], float*,
-                            __mmask16);
 
 template <KvType kType, int R>
-CULET_INLINE void sum_pairs(const uint8_t* values, int64_t value_dim, int j0, int j1,
-                            const float (*p)[kKvBlockRows], float* acc) {
-  static constexpr SumValuesFn kSums[kValueVectors + 1] = {
-      nullptr, sum_values<kType, R, 1>, sum_values<kType, R, 2>, sum_values<kType, R, 3>,
-      sum_values<kType, R, 4>};
-  for (int64_t d = 0; d < value_dim; d += 16 * kValueVectors) {
-    const int64_t left = value_dim - d;
-    const int64_t vectors = left >= 16 * kValueVectors ? kValueVectors : (left + 15) / 16;
+void sum_pairs(const Run& run) {
+  constexpr int kVectors = R <= 4 ? 4 : 2;  // R x V accumulators and V values fit the registers
+  for (int64_t d = 0; d < run.value_dim; d += 16 * kVectors) {
+    const int64_t left = run.value_dim - d;
+    const int64_t vectors = left >= 16 * kVectors ? kVectors : (left + 15) / 16;
     const __mmask16 last = tail_mask(left - 16 * (vectors - 1));
-    kSums[vectors](values + d * kv_bytes(kType), value_dim, j0, j1, p, acc + d, last);
+    if (vectors == kVectors && last == 0xffff)
+      sum_values<kType, R, kVectors, true>(run, d, last);
+    else
+      for (int64_t v = 0; v < vectors; v++)
+        sum_values<kType, R, 1, false>(run, d + 16 * v, v == vectors - 1 ? last : 0xffff);
   }
 }
 
-// Runs of neighbouring pairs that see the same rows go together; a mask's runs of ones in order.
 template <KvType kType>
-void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs* t) {
-  const int64_t dim = a.value_dim;
+CULET_INLINE void run_sum_pairs(const Run& run, int count) {
+  static constexpr void (*kSums[kTilePairs + 1])(const Run&) = {
+      nullptr,             sum_pairs<kType, 1>, sum_pairs<kType, 2>,  sum_pairs<kType, 3>,
+      sum_pairs<kType, 4>, sum_pairs<kType, 5>, sum_pairs<kType, 6>,  sum_pairs<kType, 7>,
+      sum_pairs<kType, 8>, sum_pairs<kType, 9>, sum_pairs<kType, 10>, sum_pairs<kType, 11>,
+      sum_pairs<kType, 12>};
+  kSums[count](run);
+}
+
+// End of the run of ones that starts at bit j0.
+CULET_INLINE int run_end(uint32_t mask, int j0) {
+  const uint32_t gap = ~(mask >> j0);
+  return gap == 0 ? 32 : j0 + __builtin_ctz(gap) < 32 ? j0 + __builtin_ctz(gap) : 32;
+}
+
+// Takes runs that neighbouring pairs begin at the same key, as long as the shortest of them, until
+// every pair's keys among `rows` are used up; `factors` turn to 1 once applied.
+template <KvType kType>
+void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs* t, float* factors) {
+  uint32_t left[kTilePairs];
+  for (int i = 0; i < t->count; i++) left[i] = t->mask[i] & rows;
   for (int i = 0; i < t->count;) {
-    const uint32_t mask = t->mask[i] & rows;
-    int n = 1;
-    while (n < kValuePairs && i + n < t->count && (t->mask[i + n] & rows) == mask) n++;
-    for (uint32_t left = mask; left;) {
-      const int j0 = __builtin_ctz(left);
-      const uint32_t shifted = ~(left >> j0);
-      const int length = shifted ? __builtin_ctz(shifted) : 32;
-      const int j1 = j0 + length < 32 ? j0 + length : 32;
-      const float(*p)[kKvBlockRows] = t->score + i;
-      float* acc = t->acc + i * dim;
-      if (n == 4) sum_pairs<kType, 4>(values, dim, j0, j1, p, acc);
-      if (n == 3) sum_pairs<kType, 3>(values, dim, j0, j1, p, acc);
-      if (n == 2) sum_pairs<kType, 2>(values, dim, j0, j1, p, acc);
-      if (n == 1) sum_pairs<kType, 1>(values, dim, j0, j1, p, acc);
-      left = j1 < 32 ? left >> j1 << j1 : 0;
+    if (!left[i]) {
+      i++;
+      continue;
     }
-    i += n;
+    const int j0 = __builtin_ctz(left[i]);
+    int j1 = run_end(left[i], j0), n = 1;
+    for (; i + n < t->count && left[i + n] && __builtin_ctz(left[i + n]) == j0; n++) {
+      const int end = run_end(left[i + n], j0);
+      j1 = end < j1 ? end : j1;
+    }
+    const Run run = {values, a.value_dim, j0, j1, t->score + i, factors + i, t->acc + i * a.value_dim};
+    run_sum_pairs<kType>(run, n);
+    for (int k = i; k < i + n; k++) {
+      left[k] &= ~(low_bits(j1) ^ low_bits(j0));
+      factors[k] = 1.0f;
+    }
   }
 }
 
@@ -217,51 +271,59 @@ void attend_block(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
   for (int i = 0; i < t->count; i++) t->mask[i] = 0;
   for (int64_t n = first; n < end; n++) any |= score_entry<kK>(a, a.entries[n], t);
   if (!any) return;
-  for (int i = 0; i < t->count; i++)
-    if (t->mask[i]) weigh(a, t, i);
+  weigh(t);
+  alignas(64) float factors[16];
+  _mm512_store_ps(factors, t->c);
   for (int64_t n = first; n < end; n++) {
     const KvEntry& e = a.entries[n];
     const uint8_t* values =
         e.v + static_cast<int64_t>(a.kv_head) * kKvBlockRows * a.value_dim * kv_bytes(kV);
-    add_values<kV>(a, values, low_bits(e.rows) << e.first, t);
+    add_values<kV>(a, values, low_bits(e.rows) << e.first, t, factors);
   }
 }
 
+// Entries [first, end) of the list belong to the part.
 template <KvType kK, KvType kV>
-void attend_tile(const AttendArgs& a, int64_t part, Pairs* t) {
-  int64_t n = 0;
-  while (n < a.n_entries) {
-    int64_t end = n + 1;
-    while (end < a.n_entries && a.entries[end].block_index == a.entries[n].block_index) end++;
-    if (a.entries[n].block_index / kPartBlocks == part) attend_block<kK, kV>(a, n, end, t);
-    n = end;
+void attend_tile(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
+  for (int64_t n = first; n < end && a.entries[n].position <= t->last_position;) {
+    int64_t next = n + 1;
+    while (next < end && a.entries[next].block_index == a.entries[n].block_index) next++;
+    attend_block<kK, kV>(a, n, next, t);
+    n = next;
   }
+}
+
+CULET_INLINE void start_tile(const AttendArgs& a, int64_t pair, Pairs* t) {
+  for (int i = 0; i < t->count; i++) {
+    t->row[i] = (pair + i) / a.heads_per_kv;
+    const int64_t head = (pair + i) % a.heads_per_kv;
+    t->query_offset[i] = t->row[i] * a.q_stride +
+                         (static_cast<int64_t>(a.kv_head) * a.heads_per_kv + head) * a.head_dim;
+    t->lanes[i] = _mm512_setzero_ps();
+  }
+  t->last_position = a.positions[t->row[t->count - 1]];
+  t->m = set1(kMinusInf);
 }
 
 template <KvType kK, KvType kV>
 void attend_pairs(const AttendArgs& a, int64_t part, float* m, float* l, float* acc) {
   const int64_t pairs = a.rows * a.heads_per_kv;
   for (int64_t i = 0; i < pairs * a.value_dim; i++) acc[i] = 0;
-  const int64_t tiles = (pairs + kTilePairs - 1) / kTilePairs;
+  int64_t first = 0;
+  while (first < a.n_entries && a.entries[first].block_index / kPartBlocks < part) first++;
+  int64_t end = first;
+  while (end < a.n_entries && a.entries[end].block_index / kPartBlocks == part) end++;
+  // Whole rows where they fit, so that a tile's pairs mostly see the same keys.
+  const int64_t step =
+      a.heads_per_kv <= kTilePairs ? kTilePairs / a.heads_per_kv * a.heads_per_kv : kTilePairs;
   Pairs t;
-  int64_t pair = 0;
-  for (int64_t n = 0; n < tiles; n++) {
-    t.count = static_cast<int>((pairs - pair) / (tiles - n));
+  for (int64_t pair = 0; pair < pairs; pair += step) {
+    t.count = static_cast<int>(pairs - pair < step ? pairs - pair : step);
     t.acc = acc + pair * a.value_dim;
-    for (int i = 0; i < t.count; i++) {
-      t.row[i] = (pair + i) / a.heads_per_kv;
-      const int64_t head = (pair + i) % a.heads_per_kv;
-      t.query_offset[i] = t.row[i] * a.q_stride +
-                          (static_cast<int64_t>(a.kv_head) * a.heads_per_kv + head) * a.head_dim;
-      t.m[i] = kMinusInf;
-      t.lanes[i] = _mm512_setzero_ps();
-    }
-    attend_tile<kK, kV>(a, part, &t);
-    for (int i = 0; i < t.count; i++) {
-      m[pair + i] = t.m[i];
-      l[pair + i] = fold(t.lanes[i]);
-    }
-    pair += t.count;
+    start_tile(a, pair, &t);
+    attend_tile<kK, kV>(a, first, end, &t);
+    _mm512_mask_storeu_ps(m + pair, static_cast<__mmask16>((1 << t.count) - 1), t.m);
+    for (int i = 0; i < t.count; i++) l[pair + i] = fold(t.lanes[i]);
   }
 }
 

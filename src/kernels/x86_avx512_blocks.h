@@ -6,11 +6,8 @@
 #include <stdint.h>
 
 #include "kernels/layout.h"
+#include "kernels/unroll.h"
 #include "quant/blocks.h"
-
-#ifndef CULET_INLINE
-#define CULET_INLINE inline __attribute__((always_inline))
-#endif
 
 namespace culet::kernels {
 namespace {

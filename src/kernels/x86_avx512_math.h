@@ -9,10 +9,7 @@
 #include <stdint.h>
 
 #include "kernels/math_constants.h"
-
-#ifndef CULET_INLINE
-#define CULET_INLINE inline __attribute__((always_inline))
-#endif
+#include "kernels/unroll.h"
 
 namespace culet::kernels {
 namespace {

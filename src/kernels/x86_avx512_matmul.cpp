@@ -84,10 +84,11 @@ struct TileF {
 template <int R>
 void tile_f(const TileF& t) {
   __m512 acc[R][2];
-  for (int r = 0; r < R; r++)
-    for (int g = 0; g < 2; g++)
-      acc[r][g] = t.continued ? _mm512_maskz_loadu_ps(t.masks[g], t.out + r * t.stride + 16 * g)
-                              : _mm512_setzero_ps();
+  unroll<2 * R>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / 2, g = i % 2;
+    acc[r][g] = t.continued ? _mm512_maskz_loadu_ps(t.masks[g], t.out + r * t.stride + 16 * g)
+                            : _mm512_setzero_ps();
+  });
   const float* w0 = t.w[0];
   const float* w1 = t.w[1];
   for (int64_t i = 0; i < t.count; i++) {
@@ -96,15 +97,16 @@ void tile_f(const TileF& t) {
       _mm_prefetch(reinterpret_cast<const char*>(w1 + 16 * i) + 4096, _MM_HINT_T0);
     }
     const __m512 v0 = _mm512_load_ps(w0 + 16 * i), v1 = _mm512_load_ps(w1 + 16 * i);
-    for (int r = 0; r < R; r++) {
+    unroll<R>(CULET_LAMBDA(&, auto r) {
       const __m512 a = _mm512_set1_ps(t.a[r * t.a_stride + i]);
       acc[r][0] = _mm512_fmadd_ps(v0, a, acc[r][0]);
       acc[r][1] = _mm512_fmadd_ps(v1, a, acc[r][1]);
-    }
+    });
   }
-  for (int r = 0; r < R; r++)
-    for (int g = 0; g < 2; g++)
-      _mm512_mask_storeu_ps(t.out + r * t.stride + 16 * g, t.masks[g], acc[r][g]);
+  unroll<2 * R>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / 2, g = i % 2;
+    _mm512_mask_storeu_ps(t.out + r * t.stride + 16 * g, t.masks[g], acc[r][g]);
+  });
 }
 
 void run_rows(TileF t, int64_t rows) {

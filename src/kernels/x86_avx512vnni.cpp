@@ -76,29 +76,30 @@ struct Dots {
   __m512i dot[R][G][H];
 
   CULET_INLINE void start(const int32_t* table, int64_t table_stride) {
-    for (int r = 0; r < R; r++)
-      for (int h = 0; h < H; h++) {
-        const __m512i v = bias(l) != 0 ? _mm512_set1_epi32(table[r * table_stride + h])
-                                       : _mm512_setzero_si512();
-        for (int g = 0; g < G; g++) dot[r][g][h] = v;
-      }
+    unroll<R * H>(CULET_LAMBDA(&, auto i) {
+      constexpr int r = i / H, h = i % H;
+      const __m512i v = bias(l) != 0 ? _mm512_set1_epi32(table[r * table_stride + h])
+                                     : _mm512_setzero_si512();
+      unroll<G>(CULET_LAMBDA(&, auto g) { dot[r][g][h] = v; });
+    });
   }
 
   template <int kT>
   CULET_INLINE void step(const uint8_t* const* codes, const int8_t* q, int64_t q_stride) {
     __m512i low[G], high[G];
-    for (int g = 0; g < G; g++) {
-      if (R == 1) _mm_prefetch(reinterpret_cast<const char*>(codes[g] + kPrefetchBytes + 64 * kT), _MM_HINT_T0);
+    unroll<G>(CULET_LAMBDA(&, auto g) {
+      if (R == 1)
+        _mm_prefetch(reinterpret_cast<const char*>(codes[g] + kPrefetchBytes + 64 * kT), _MM_HINT_T0);
       widen<kIndex, kT>(codes[g], &low[g], &high[g]);
-    }
-    for (int r = 0; r < R; r++) {
+    });
+    unroll<R>(CULET_LAMBDA(&, auto r) {
       const __m512i a_low = broadcast32(q + r * q_stride + 4 * kT);
       const __m512i a_high = broadcast32(q + r * q_stride + 4 * kT + 16);
-      for (int g = 0; g < G; g++) {
+      unroll<G>(CULET_LAMBDA(&, auto g) {
         dot[r][g][0] = _mm512_dpbusd_epi32(dot[r][g][0], low[g], a_low);
         dot[r][g][H - 1] = _mm512_dpbusd_epi32(dot[r][g][H - 1], high[g], a_high);
-      }
-    }
+      });
+    });
   }
 };
 
@@ -108,10 +109,11 @@ template <int kIndex, int R, int G>
 void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
   constexpr PackedLayout l = kLayouts[kIndex];
   __m512 acc[R][G];
-  for (int r = 0; r < R; r++)
-    for (int g = 0; g < G; g++)
-      acc[r][g] = t.continued ? _mm512_maskz_loadu_ps(masks[g], t.out + r * t.stride + 16 * g)
-                              : _mm512_setzero_ps();
+  unroll<R * G>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / G, g = i % G;
+    acc[r][g] = t.continued ? _mm512_maskz_loadu_ps(masks[g], t.out + r * t.stride + 16 * g)
+                            : _mm512_setzero_ps();
+  });
   const int8_t* q = t.q;
   const float* d = t.d;
   const int32_t* table = t.table;
@@ -128,20 +130,22 @@ void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
       dots.template step<1>(codes, q, t.q_stride);
       dots.template step<2>(codes, q, t.q_stride);
       dots.template step<3>(codes, q, t.q_stride);
-      for (int g = 0; g < G; g++) {
+      unroll<G>(CULET_LAMBDA(&, auto g) {
         Scales<kIndex> scales;
         scales.load_block(header[g], i);
-        for (int r = 0; r < R; r++)
+        unroll<R>(CULET_LAMBDA(&, auto r) {
           acc[r][g] = accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
                                  _mm512_set1_ps(d[r * t.d_stride]), table + r * t.table_stride,
                                  acc[r][g]);
-      }
+        });
+      });
     }
     for (int g = 0; g < G; g++) header[g] += unit_bytes(l);
   }
-  for (int r = 0; r < R; r++)
-    for (int g = 0; g < G; g++)
-      _mm512_mask_storeu_ps(t.out + r * t.stride + 16 * g, masks[g], acc[r][g]);
+  unroll<R * G>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / G, g = i % G;
+    _mm512_mask_storeu_ps(t.out + r * t.stride + 16 * g, masks[g], acc[r][g]);
+  });
 }
 
 // The panel's table: per (row, k-block) the start value of the dot, or the sum for the minimum.
