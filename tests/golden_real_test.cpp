@@ -234,8 +234,9 @@ TEST_P(RealModel, Chat) {
   EXPECT_GE(compared, 13);
 }
 
-INSTANTIATE_TEST_SUITE_P(, RealModel, testing::ValuesIn(kModels),
-                         [](const auto& info) { return std::string(info.param.name); });
+std::string real_name(const testing::TestParamInfo<Real>& param) { return param.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(, RealModel, testing::ValuesIn(kModels), real_name);
 
 }  // namespace
 }  // namespace culet::test

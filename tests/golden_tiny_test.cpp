@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr ModelOptions kPrecise{.threads = 2, .precise = true};
+ModelOptions precise_options() { return {.threads = 2, .precise = true}; }
 
 std::string file_of(const std::string& name) { return golden("tiny/" + name); }
 
@@ -29,7 +29,7 @@ class Reference : public testing::TestWithParam<const char*> {
     expected_ = read_json(file_of(folder + "/expected.json"));
     tokens_ = expected_["tokens"].get<std::vector<Token>>();
     tolerance_ = expected_["tolerance"]["logits_abs"].get<double>();
-    model_ = load(file_of(folder + "/model.gguf"), kPrecise);
+    model_ = load(file_of(folder + "/model.gguf"), precise_options());
   }
 
   json expected_;
@@ -132,7 +132,7 @@ TEST(Int8, Q8CopiesStayNearTheirReference) {
     const auto tokens = expected["tokens"].get<std::vector<Token>>();
     const std::string file = file_of(name + "/model-q8_0.gguf");
     const Rows fast = rows_of(file, {.threads = 2}, KvType::kF16, tokens);
-    const Rows precise = rows_of(file, kPrecise, KvType::kF32, tokens);
+    const Rows precise = rows_of(file, precise_options(), KvType::kF32, tokens);
     const auto& positions = expected["positions_checked"];
     for (size_t i = 0; i < positions.size(); ++i) {
       const auto at = positions[i].get<size_t>();
@@ -152,7 +152,7 @@ TEST(Int8, EveryTensorTypeStaysNearItsReference) {
   for (const auto& [type, expected] : all["types"].items()) {
     const std::string file = file_of("llama-quant/" + expected["file"].get<std::string>());
     const Rows fast = rows_of(file, {.threads = 2}, KvType::kF16, tokens);
-    const Rows precise = rows_of(file, kPrecise, KvType::kF32, tokens);
+    const Rows precise = rows_of(file, precise_options(), KvType::kF32, tokens);
     for (size_t i = 0; i < expected["positions"].size(); ++i) {
       const auto at = expected["positions"][i].get<size_t>();
       EXPECT_LE(largest_difference(fast[at], expected["logits"][i]),
@@ -262,9 +262,11 @@ TEST_P(SameBits, AppendsInRandomChunks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, SameBits, testing::Bool(), [](const auto& info) {
-  return std::string(info.param ? "Precise" : "Int8");
-});
+std::string arithmetic_name(const testing::TestParamInfo<bool>& param) {
+  return param.param ? "Precise" : "Int8";
+}
+
+INSTANTIATE_TEST_SUITE_P(, SameBits, testing::Bool(), arithmetic_name);
 
 }  // namespace
 }  // namespace culet::test
