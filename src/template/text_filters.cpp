@@ -62,8 +62,12 @@ Result<Value> string_swapcase(Call& c) {
 // The filter starts words after spaces and -({[<, the method after anything without case.
 Result<Value> filter_title(Call& c) {
   bool start = true;
+  size_t rest = 0;  // where the lower-case part of the word starts; it knows nothing before it
   return map_characters(c, [&](std::string& out, const std::string& in, size_t at, size_t size) {
-    unicode::append_case(out, start ? unicode::Case::kUpper : unicode::Case::kLower, in, at, size);
+    const auto to = start ? unicode::Case::kUpper : unicode::Case::kLower;
+    if (start) rest = at;
+    unicode::append_case(out, to, std::string_view(in).substr(rest), at - rest, size);
+    if (start) rest = at + size;
     const uint32_t code = unicode::decode(in, at).code;
     start = unicode::is_space(code) ||
             (code < 0x80 && std::string_view("-({[<").find(in[at]) != std::string_view::npos);
