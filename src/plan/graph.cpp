@@ -515,6 +515,7 @@ class Builder {
       const bool commutes = e.text == "+" || e.text == "*";
       if (!left_value && !commutes)
         return error(e.place, "a tensor stands on the right of - and /");
+      CULET_TRY_VOID(known(other));
       CULET_TRY(TensorId t, facts_.tensor(other, layer_, false));
       if (t == kNone) return op.in;  // NAME? that is absent: nothing to do
       op.weights = {t};
@@ -528,6 +529,18 @@ class Builder {
       return error(other.place, "division of a value by zero");
     op.attr.scalar_first = !left_value;
     return emit(std::move(op), {}, e.place);
+  }
+
+  // A plain name in a sum or product may have been meant as either.
+  Result<void> known(const Expr& e) {
+    if (e.kind != Kind::kName || facts_.let(e.text) || e.text == "none") return {};
+    const std::string tensor = facts_.tensor_name(e.text, false, layer_);
+    if (e.text.rfind("target.", 0) == 0 || facts_.find_tensor(tensor) != kNone) return {};
+    return error(e.place,
+                 fmt::format("'{}' is neither a value here nor a tensor of the model file "
+                             "({}); write '{}?' for a tensor that may be absent",
+                             e.text, tensor, e.text),
+                 ErrorCode::kCorrupt);
   }
 
   bool is_tensor(const Expr& e) {

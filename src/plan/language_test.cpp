@@ -1,0 +1,541 @@
+// The language, rule by rule: what is accepted, and what every mistake is answered with. A message
+// names file, line and column and says what to do.
+#include "plan/arch_parse.h"
+#include "plan/plan_test_support.h"
+#include "plan/signature.h"
+
+#include <chrono>
+
+namespace culet::plan::test {
+namespace {
+
+constexpr const char* kHead = "arch-lang 1\narch toy\n";  // two lines
+constexpr const char* kLets =
+    "let layers = meta.block_count\nlet width = meta.embedding_length\nlet heads = meta.heads\n"
+    "let eps = meta.eps\nignore meta.word, meta.yes, meta.list, token_embd, norm, attn_q\n";
+constexpr const char* kModel =
+    "model:\n  x = embed(token_embd)\n  layers: layer\n  output logits = rms_norm(x, output_norm, "
+    "eps)\n";
+constexpr const char* kLayer =
+    "layer:\n  h = rms_norm(x, norm, eps)\n  x = x + linear(h, attn_q)\n";
+
+std::string toy(const std::string& lets = "", const std::string& layer = kLayer,
+                const std::string& model = kModel) {
+  return std::string(kHead) + kLets + lets + model + layer;
+}
+
+std::string message_of(const std::string& text, const ModelPtr& model = toy_header().model()) {
+  auto c = compile_text_of(text, model->file);
+  return c ? "" : c.error().message;
+}
+Plan plan_of(const std::string& text) {
+  const ModelPtr model = toy_header().model();
+  auto c = compile_text_of(text, model->file);
+  EXPECT_TRUE(c) << c.error().message;
+  if (!c) return {};
+  check_plan(c->plan);
+  return c->plan;
+}
+
+// The message has this place and this text, and is one line.
+void expect_error(const std::string& text, const std::string& place, const std::string& part,
+                  const ModelPtr& model = toy_header().model()) {
+  const std::string m = message_of(text, model);
+  EXPECT_NE(m, "") << "accepted:\n" << text;
+  EXPECT_EQ(m.rfind("test.arch:" + place, 0), 0u) << m;
+  EXPECT_NE(m.find(part), std::string::npos) << "no \"" << part << "\" in: " << m;
+  EXPECT_EQ(m.find('\n'), std::string::npos) << m;
+}
+// An expression as a fact of its own line, line 8; what is wrong is at column 9 or later.
+void expect_fact_error(const std::string& fact, const std::string& part) {
+  expect_error(toy("let f = " + fact + "\nrequire f == f, \"never\"\n"), "8:", part);
+}
+double fact(const std::string& text) {
+  // x * FACT as the only scalar of the plan.
+  const Plan p = plan_of(toy("", "layer:\n  x = x * (" + text + ")\n"));
+  const auto ops = ops_of(p, OpKind::arithmetic, 1);
+  return ops.empty() ? -1e9 : ops[0]->attr.scalar;
+}
+void expect_layer_error(const std::string& line, const std::string& part) {
+  expect_error(toy("", "layer:\n  " + line + "\n"), "13:", part);
+}
+
+TEST(Language, TheSmallestFile) {
+  const Plan p = plan_of(toy());
+  EXPECT_EQ(p.n_layers, 2);
+  EXPECT_EQ(count(p, OpKind::linear_add), 2);
+  EXPECT_EQ(p.prologue, 1);
+}
+
+TEST(Language, LayoutIsFree) {
+  plan_of("# a comment\n\n" + toy() + "# the end, without a line break");
+  plan_of(toy("let a = (1 +\n   2)   # goes on while a parenthesis is open\n"));
+  std::string windows = toy();
+  for (size_t at = 0; (at = windows.find('\n', at)) != std::string::npos; at += 2)
+    windows.replace(at, 1, "\r\n");
+  plan_of(windows);
+}
+
+TEST(Language, Lexer) {
+  expect_error(toy("let a = 1\tlet\n"), "8:10:", "a tab");
+  expect_error("\t" + toy(), "1:1:", "a tab");
+  expect_error(toy("let a = (1 + 2\n"), "8:9:", "never closed");
+  expect_error(toy("let a = 1)\n"), "8:10:", "without its opening partner");
+  expect_error(toy("let a = 1 ; 2\n"), "8:11:", "';' has no meaning here");
+  expect_error(toy("let a = \"word\n"), "8:9:", "no closing quote");
+  expect_error(toy("let a = 12ab\n"), "8:11:", "letter right behind a number");
+  expect_error(toy("let a = 1e999\n"), "8:9:", "too large");
+  expect_error(toy(std::string("let a\0 = 1\n", 11)), "8:6:", "byte 0x00");
+  expect_error(toy("let a = \xc3\xa4\n"), "8:9:", "byte 0xc3");
+  expect_error(toy("let " + std::string(300, 'a') + " = 1\n"), "8:5:", "longer than 256 bytes");
+  expect_error(toy("let a = \"" + std::string(300, 'a') + "\"\n"), "8:", "longer than 256 bytes");
+  expect_error(toy(std::string(300, ' ') + "let a = 1\n"), "8:1:", "indentation is too deep");
+  expect_error(toy(std::string(300000, '#')), "1:1:", "larger than 256 KiB");
+}
+
+TEST(Language, Header) {
+  expect_error("", "1:1:", "starts with the line 'arch-lang 1'");
+  expect_error("model:\n", "1:1:", "starts with the line 'arch-lang 1'");
+  expect_error("arch-lang 2\narch toy\n", "1:11:", "language version 1");
+  expect_error("arch-lang 1\nlet a = 1\n", "2:1:", "second line is 'arch NAME'");
+  expect_error("arch-lang 1\narch\n", "2:", "architecture name");
+  expect_error("arch-lang 1\narch a/b\n", "2:7:", "end of the line");
+  expect_error(toy() + "include llama\n", "15:1:", "on the line after 'arch'");
+  expect_error("arch-lang 1\narch toy\n\ninclude nobody\n",
+               "4:9:", "no architecture file 'nobody.arch'");
+  expect_error("arch-lang 1\narch toy\ninclude ../llama\n", "3:9:", "no meaning here");
+  expect_error("arch-lang 1\narch toy\ninclude a/llama\n", "3:10:", "end of the line");
+}
+
+TEST(Language, TopLevel) {
+  expect_error(toy("something else\n"), "8:1:", "expected let, cache, state");
+  expect_error(toy("  let a = 1\n"), "8:3:", "unexpected indentation");
+  expect_error(toy("let a = 1\nlet a = 2\n"), "9:1:", "'a' is defined twice");
+  expect_error(toy("let kv = 1\ncache kv: keys 1 x 2\n"), "9:1:", "'kv' is defined twice");
+  expect_error(toy("let i = 1\n"), "8:1:", "a word of the language");
+  expect_error(toy("let a.b = 1\n"), "8:5:", "has a dot");
+  expect_error(toy("let a 1\n"), "8:7:", "expected '='");
+  expect_error(toy("let a = 1 2\n"), "8:11:", "expected the end of the line, found '2'");
+  expect_error(toy("let a =\n"), "8:", "expected a name, a number or '('");
+  expect_error(toy("let a = if yes then 1\n"), "8:23:", "'else'; a conditional has both sides");
+  expect_error(toy("let a = if yes 1 else 2\n"), "8:16:", "expected 'then'");
+  expect_error(toy("require yes\n"), "8:", "expected ','");
+  expect_error(toy("require yes, no\n"), "8:14:", "a message in quotes");
+  expect_error(toy("kind thing\n"), "8:6:", "decoder, encoder or drafter");
+  expect_error(toy("kind decoder\nkind decoder\n"), "9:1:", "stands twice");
+  expect_error(toy("cache kv: size 4\n"), "8:11:", "policy, donor, keys or values");
+  expect_error(toy("cache kv: keys 4\n"), "8:", "'x' between heads and width");
+  expect_error(toy("cache kv: keys 1 x 2, keys 1 x 2\n"), "8:23:", "given twice");
+  expect_error(toy("cache kv: keys 1 x 2\ncache kv: keys 1 x 2\n"), "9:1:", "defined twice");
+  expect_error(toy("state s: rows 2\n"), "8:1:", "'rows N' and 'width N'");
+  expect_error(toy("state s: depth 2\n"), "8:10:", "rows or width");
+  expect_error(toy("extern other: x\n"), "8:8:", "'target'");
+  expect_error(toy("ignore 12\n"), "8:8:", "a tensor's name");
+  expect_error(toy("ignore meta.a when yes\n"), "8:8:", "leave the 'when' out");
+  expect_error(toy("model:\n  x = embed(token_embd)\n"), "10:1:", "stands twice");
+}
+
+TEST(Language, Blocks) {
+  expect_error(toy("", "layer:\n a:\n  x = x * 2\n a:\n  x = x * 2\n"), "15:2:", "stands twice");
+  expect_error(toy("", "layer:\n a:\n b:\n  x = x * 2\n"), "13:2:", "section 'a' is empty");
+  expect_error(toy("", "layer:\n a:\n  x = x * 2\n x = x * 2\n"), "15:2:", "behind section 'a'");
+  expect_error(toy("", "layer:\n  x = x * 2\n    x = x * 2\n"), "14:5:", "indented more");
+  expect_error(toy("", "layer:\n  when yes:\n  x = x * 2\n"), "13:3:", "nothing is indented");
+  expect_error(toy("", "layer:\n  when yes:\n    x = x * 2\n  else:\n  x = x\n"),
+               "13:3:", "'else'");
+  expect_error(toy("", "layer:\n  else:\n    x = x * 2\n"), "13:3:", "without a 'when'");
+  expect_error(toy("", "layer:\n  x += 2\n"), "13:5:", "write x = x +");
+  expect_error(toy("", "layer:\n  x\n"), "13:", "expected '='");
+  expect_error(toy("", "layer:\n  append kv x\n"), "13:13:", "expected ':'");
+  expect_error(std::string(kHead) + kLets + kLayer, "1:1:", "block 'model:' is missing");
+  expect_error(toy("", ""), "10:3:", "block 'layer:' is missing");
+  expect_error(toy("", kLayer, "model:\n  layers: other\n"), "9:11:", "expected 'layer'");
+  expect_error(
+      toy("", kLayer, "model:\n  x = embed(token_embd)\n  layers: layer\n  layers: layer\n"),
+      "11:3:", "stands once");
+  expect_error(toy("", kLayer, "model:\n  x = embed(token_embd)\n  layers: layer\n"),
+               "8:1:", "needs the output 'logits'");
+  expect_error(toy("kind encoder\n"), "9:1:", "needs the output 'hidden'");
+  expect_error(toy("", "layer:\n  output logits = x\n"), "13:3:", "outputs belong into the model");
+  expect_error(toy("", kLayer, std::string(kModel) + "  output logits = x\n"), "12:3:", "twice");
+  expect_layer_error("layers: layer", "stands once");
+}
+
+TEST(Language, Depth) {
+  const auto deep = [](const std::string& a, int n, const std::string& b) {
+    std::string s;
+    for (int k = 0; k < n; ++k) s += a;
+    s += "1";
+    for (int k = 0; k < n; ++k) s += b;
+    return s;
+  };
+  EXPECT_EQ(message_of(toy("let a = " + deep("(", 50, ")") + "\n")), "");
+  expect_error(toy("let a = " + deep("(", 1000, ")") + "\n"), "8:", "nested too deeply");
+  expect_error(toy("let a = " + deep("-", 1000, "") + "\n"), "8:", "nested too deeply");
+  expect_error(toy("let a = " + deep("not ", 1000, "") + "\n"), "8:", "nested too deeply");
+  expect_error(toy("let a = " + deep("1 + ", 1000, "") + "\n"), "8:", "too long");
+  expect_error(toy("let a = " + deep("", 1000, "?") + "\n"), "8:", "too long");
+  expect_error(toy("let a = " + deep("", 1000, "[0]") + "\n"), "8:", "too long");
+  expect_error(toy("let a = " + deep("1 | ", 1000, "") + "\n"), "8:", "too long");
+  expect_error(toy("let a = max(" + deep("1, ", 1000, "") + ")\n"), "8:", "too long");
+  // Chains inside the first link of chains: each is short, together they are deep.
+  std::string nested = "1";
+  for (int k = 0; k < 40; ++k) nested = "(" + nested + " + 1 + 1 + 1 + 1 + 1)";
+  expect_error(toy("let a = " + nested + "\n"), "8:", "too long or nested");
+  std::string when;
+  for (int k = 0; k < 150; ++k)
+    when += std::string(static_cast<size_t>(k) + 2, ' ') + "when yes:\n";
+  expect_error(toy("", "layer:\n" + when + std::string(160, ' ') + "x = x\n"), "7",
+               "nested too deeply");
+  // A chain of facts.
+  std::string lets = "let f0 = 1\n";
+  for (int k = 1; k < 900; ++k)
+    lets += "let f" + std::to_string(k) + " = f" + std::to_string(k - 1) + " + 1\n";
+  EXPECT_NE(message_of(toy(lets + "require f899 > 0, \"no\"\n")).find("too deeply"),
+            std::string::npos);
+}
+
+TEST(Language, FactsAreComputed) {
+  EXPECT_EQ(fact("1 + 2 * 3 - 4 / 2"), 5);
+  EXPECT_EQ(fact("-(7 mod 4) + 10"), 7);
+  EXPECT_EQ(fact("(0 - 1) mod 4"), 3);  // the sign of the divisor
+  EXPECT_EQ(fact("sqrt(16) + floor(2.7) + min(1, 2) + max(1, 2)"), 9);
+  EXPECT_EQ(fact("if 1 < 2 and not (2 >= 3) or no then 5 else 6"), 5);
+  EXPECT_EQ(fact("if \"a\" == \"a\" and \"a\" != \"b\" then 5 else 6"), 5);
+  EXPECT_EQ(fact("meta.absent default 3"), 3);
+  EXPECT_EQ(fact("meta.absent default meta.block_count"), 2);
+  EXPECT_EQ(fact("meta.list[i]"), 5);         // layer 1
+  EXPECT_EQ(fact("meta.block_count[i]"), 2);  // a scalar read by index
+  EXPECT_EQ(fact("meta.absent[i] default 7"), 7);
+  EXPECT_EQ(fact("last(j < 2 where meta.list[j] == 3) + 1"), 1);
+  EXPECT_EQ(fact("if has(norm) then 5 else 6"), 5);
+  EXPECT_EQ(fact("if has(nothing) or has(root.norm) then 5 else 6"), 6);
+  EXPECT_EQ(fact("if has(\"blk.{i}.norm.weight\") then 5 else 6"), 5);
+  EXPECT_EQ(fact("if has(meta.word) and not has(meta.absent) then 5 else 6"), 5);
+  EXPECT_EQ(fact("if meta.yes then 5 else 6"), 5);
+  EXPECT_EQ(fact("if meta.word == \"linear\" then 5 else 6"), 5);
+  EXPECT_EQ(fact("i + 1"), 2);
+  const Plan p =
+      plan_of(toy("let a = b[0] + b[1]\nlet b = i * 10\n", "layer:\n  x = x * (a + i)\n"));
+  EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->attr.scalar, 11);
+}
+
+TEST(Language, FactErrors) {
+  expect_fact_error("1 / 0", "division of 1 by zero");
+  expect_fact_error("1 mod (2 - 2)", "by zero");
+  expect_fact_error("1e300 * 1e300", "no finite number");
+  expect_fact_error("sqrt(0 - 1)", "no finite number");
+  expect_fact_error("f", "'f' is defined by itself");
+  expect_fact_error("wdith", "did you mean 'width'?");
+  expect_fact_error("meta.absent", "no key toy.absent; write 'default ...'");
+  expect_fact_error("meta.list[7]", "toy.list has 2 elements, element 7");
+  expect_fact_error("meta.list[0 - 1]", "a whole number from 0");
+  expect_fact_error("meta.word + 1", "a number is needed here, but this is a string (\"linear\")");
+  expect_fact_error("meta.list + 1", "but this is a list");
+  expect_fact_error("meta.list == meta.list", "cannot be compared");
+  expect_fact_error("1 == yes", "a number is compared with a flag");
+  expect_fact_error("if 1 then 2 else 3", "a condition (yes or no) is needed");
+  expect_fact_error("not 1", "a condition (yes or no) is needed");
+  expect_fact_error("width default 3", "'default' follows a metadata key");
+  expect_fact_error("width[0][0]", "indexed");
+  expect_fact_error("sqrt(1, 2)", "sqrt takes 1 argument");
+  expect_fact_error("log(2)", "'log' is no function of facts (they are: has, sqrt");
+  expect_fact_error("last(j < 2 where j > 5)", "no layer j < 2 satisfies");
+  expect_fact_error("last(j < 2 j > 5)", "'where'");
+  expect_fact_error("target.width", "attach it to one");
+  expect_fact_error("(1, 2)", "tuples belong to values");
+  expect_error(toy("let g = h\nlet h = g\nrequire g > 0, \"\"\n"), "8:", "defined by itself");
+  // Used outside the layers.
+  const std::string x = "  x = x * f\n";
+  expect_error(toy("let f = i + 1\n", kLayer, "model:\n  x = embed(token_embd)\n" + x),
+               "11:11:", "differs from layer to layer; use it inside a layer, or index it as f[0]");
+  expect_error(toy("", kLayer, "model:\n  x = embed(token_embd) * i\n"),
+               "9:27:", "no value outside the layers");
+  expect_error(toy("let f = i\nlet layer_two = f[2]\nrequire layer_two > 0, \"\"\n"),
+               "9:", "from 0 to 1");
+  expect_error(toy("require width > 100, \"too narrow\"\n"), "8:1:", "too narrow");
+  expect_error(toy("require i < 1, \"too many layers\"\n"), "8:1:", "too many layers");
+  EXPECT_NE(message_of(toy("let layers = 2\n")).find("'layers' is defined twice"),
+            std::string::npos);
+}
+
+TEST(Language, MetadataThatDoesNotFit) {
+  const auto with = [](Header h) { return h.model(); };
+  Header text("toy"), none("toy"), zero("toy"), half("toy");
+  text.text("toy.block_count", "two");
+  zero.number("toy.block_count", 0);
+  half.real("toy.block_count", 1.5f);
+  expect_error(toy(), "3:1:", "the fact 'layers' is \"two\"", with(text));
+  expect_error(toy(), "3:14:", "no key toy.block_count", with(none));
+  expect_error(toy(), "3:1:", "from 1 to 4096", with(zero));
+  expect_error(toy(), "3:1:", "from 1 to 4096", with(half));
+  expect_error(std::string(kHead) + kModel, "1:1:", "the fact 'layers' is missing");
+  Header huge("toy");
+  huge.number("toy.block_count", 1u << 31);
+  expect_error(toy(), "3:1:", "block_count", with(huge));
+}
+
+TEST(Language, Statements) {
+  expect_layer_error("y = z", "there is no value 'z' here");
+  expect_layer_error("y = silv(x)", "no operation 'silv'; did you mean 'silu'?");
+  expect_layer_error("y = append(x)", "no operation 'append'");
+  expect_layer_error("y = quantize(x)", "no operation 'quantize'");
+  expect_layer_error("y = width", "'width' is a fact, a value is needed");
+  expect_layer_error("y = width * 2", "this is a fact");
+  expect_layer_error("width = x", "'width' is a fact; give the value another name");
+  expect_layer_error("a, b = x", "2 names for 1 values");
+  expect_layer_error("y = linear(x)",
+                     "linear takes a value, a tensor, a tensor or none, this has 1");
+  expect_layer_error("y = silu(x, x)", "one too many");
+  expect_layer_error("y = linear(x, attn_k)", "tensor blk.0.attn_k.weight is missing");
+  expect_layer_error("y = linear(x, attn_k | attn_v)", "none of these tensors");
+  expect_layer_error("y = linear(x, none)", "cannot be left out");
+  expect_layer_error("y = linear(x, width)", "a tensor is needed here, but 'width' is a number");
+  expect_layer_error("y = rms_norm(x, norm, norm)", "a number is needed here");
+  expect_layer_error("y = x == x", "'==' does not apply to values");
+  expect_layer_error("y = norm - x", "a tensor stands on the right");
+  expect_layer_error("y = x / 0", "by zero");
+  expect_layer_error("y = x * 1e200", "fits a float");
+  expect_layer_error("y = concat()", "at least one value");
+  expect_layer_error("y = x default 3", "a value is needed here, this is a fact");
+  expect_layer_error("y = silu(split(x, 2))", "one value is needed here, this makes 2");
+}
+
+TEST(Language, Attributes) {
+  const std::string view = "q = linear(x, attn_q) as [heads, 4]\n  ";
+  const auto rope_error = [&](const std::string& attributes, const std::string& part) {
+    expect_error(toy("", "layer:\n  " + view + "q = rope(q, " + attributes + ")\n"), "14:", part);
+  };
+  rope_error("pairs=halves, dims=4", "rope needs 'base='");
+  rope_error("pairs=halves, dims=4, base=1, bass=2", "rope has no 'bass=' (it has: pairs, dims");
+  rope_error("pairs=halves, dims=4, base=1, base=2", "given twice");
+  rope_error("pairs=halves, x", "operands stand before");
+  rope_error("pairs=halves, dims=3, base=1", "an even number from 2 to 4");
+  rope_error("pairs=halves, dims=6, base=1", "an even number from 2 to 4");
+  rope_error("pairs=halves, dims=2.5, base=1", "a whole number");
+  rope_error("pairs=halves, dims=4, base=0", "base is 0");
+  rope_error("pairs=halves, dims=4, base=1, scale=0", "must be positive");
+  rope_error("pairs=silu, dims=4, base=1", "it is one of: adjacent, halves");
+  rope_error("pairs=3, dims=4, base=1", "is a word such as");
+  rope_error("pairs=halves, dims=4, base=1, factors=norm", "has 8 factors, 2 are needed");
+  expect_layer_error("y = embed(root.token_embd, by=colour)", "neither a fact nor a tensor");
+  expect_layer_error("y = route(x, top=9)", "route picks 9 of 8");
+}
+
+TEST(Language, Shapes) {
+  expect_layer_error("y = linear(x, root.token_embd) + x", "shapes [16] and [8] differ");
+  expect_layer_error("y = linear(x as [2, 4], attn_q)", "write 'as [8]' behind it");
+  expect_layer_error("y = linear(concat(x, x), attn_q)", "linear of a value of width 16 needs");
+  expect_layer_error("y = rms_norm(x, attn_q, eps)", "a vector of 8 is needed");
+  expect_layer_error("y = rms_norm(x as [2, 4], norm, eps)", "{4} is needed here");
+  expect_layer_error("y = rms_norm(x, norm, 0)", "epsilon is 0");
+  expect_layer_error("y = rms_norm(x, norm, 1e-60)", "epsilon");
+  expect_layer_error("y = x as [3, 3]", "cannot be seen as [3, 3]: 8 numbers against 9");
+  expect_layer_error("y = x as [268435456, 268435456, 268435456]", "cannot be seen as");
+  expect_layer_error("y = x as [1, 2, 2, 2]", "one to three numbers");
+  expect_layer_error("y = x as [0, 8]", "a whole number from 1");
+  expect_layer_error("y = x[0]", "has no slices");
+  expect_layer_error("y = (x as [2, 4])[2]", "a whole number from 0 to 1");
+  expect_layer_error("a, b, c = split(x, 3)", "does not split into 3");
+  expect_layer_error("a = split(x, 0)", "does not split into 0");
+  expect_layer_error("y = slice(x, 4, 5)", "columns 4 to 9 are not inside");
+  expect_layer_error("y = slice(x, 0.5, 2)", "are not inside");
+  expect_layer_error("y = softcap(x, 0)", "the cap is 0");
+  expect_layer_error("y = concat(x as [2, 4], x)", "concat joins plain vectors");
+  expect_layer_error("y = experts(x, x, gate=attn_q, down=attn_q)", "gate= with up=, or gate_up=");
+  expect_layer_error("y = experts(x, x, gate_up=attn_q, down=attn_q)", "what route() gives");
+  const Plan p = plan_of(toy("", "layer:\n  y = (x as [2, 4])[1]\n  x = concat(y, y)\n"));
+  EXPECT_EQ(ops_of(p, OpKind::view_layer, 0)[0]->attr.first, 4);
+}
+
+TEST(Language, AViewDoesNotChangeWhatAnOpComputed) {
+  const Plan p =
+      plan_of(toy("", "layer:\n  h = rms_norm(x as [2, 4], none, eps) as [8]\n  x = h\n"));
+  const Op& norm = *ops_of(p, OpKind::rms_norm, 0)[0];
+  EXPECT_EQ(value(p, norm.in[0]).rank, 2);
+  EXPECT_EQ(value(p, norm.out[0]).rank, 2);  // the view is a copy of it
+}
+
+TEST(Language, Caches) {
+  const std::string qkv =
+      "  q = linear(x, attn_q) as [2, 4]\n  k = linear(x, attn_q) as [2, 4]\n";  // lines 14, 15
+  const auto cache_error = [&](const std::string& decl, const std::string& lines,
+                               const std::string& place, const std::string& part) {
+    expect_error(toy(decl + "\n", "layer:\n" + qkv + lines), place, part);
+  };
+  const std::string use = "  append kv: k, k\n  x = x + attend(q, kv, scale=1)\n";
+  const std::string good = "cache kv: keys 2 x 4";
+  EXPECT_EQ(message_of(toy(good + "\n", "layer:\n" + qkv + use)), "");
+  cache_error(good, "  x = attend(q, kv, scale=1)\n", "16:", "read before anything is appended");
+  cache_error(good, "  append kv: k, k\n  append kv: k, k\n", "17:", "appended twice");
+  cache_error(good, "  append other: k, k\n", "16:", "no cache 'other'");
+  cache_error(good, "  x = attend(q, other, scale=1)\n", "16:", "a cache's name or (k, v)");
+  cache_error(good, "  x = attend(q, (k, k), scale=1)\n", "16:", "a decoder attends over a cache");
+  cache_error("cache kv: policy full", use, "8:", "needs 'keys HEADS x WIDTH'");
+  cache_error("cache kv: keys 2 x 8", use, "16:", "the keys are [2, 4], cache kv holds [2, 8]");
+  cache_error("cache kv: keys 2 x 4, values 2 x 8", use, "16:", "the values are [2, 4]");
+  cache_error("cache kv: keys 2 x 4, values 1 x 8", use, "8:", "different numbers of heads");
+  cache_error("cache kv: policy self, keys 2 x 4", use, "8:", "full, global or window(n)");
+  cache_error("cache kv: policy window(0), keys 2 x 4", use, "8:", "window(n) with n >= 1");
+  cache_error("cache kv: policy window(2.5), keys 2 x 4", use, "8:", "window(n)");
+  cache_error("cache kv: donor full, keys 2 x 4", use, "8:", "a layer's index or self is needed");
+  cache_error("cache kv: donor 1e30, keys 2 x 4", use, "8:", "a layer's index or self is needed");
+  cache_error("cache kv: donor 1, keys 2 x 4", use,
+              "17:", "would come from layer 1, which appends nothing");
+  cache_error(good, "  append kv: k, k\n  x = attend(x, kv, scale=1)\n",
+              "17:", "write 'as [heads, head_dim]'");
+  cache_error("kind encoder\n" + good, use, "17:", "only a decoder appends");
+  expect_error(toy(good + "\n", kLayer, "model:\n  x = embed(token_embd)\n  append kv: x, x\n"),
+               "11:3:", "append belongs into the layer");
+  expect_error(toy("state s: rows 2, width 8\n", "layer:\n  x = short_conv(x, norm, s)\n"),
+               "14:", "{rows + 1, width} is needed");
+  expect_layer_error("x = short_conv(x, norm, s)", "a state's name is needed");
+}
+
+TEST(Language, TensorsAndKeysThatNobodyReads) {
+  const ModelPtr extra = toy_header().tensor("blk.1.new.weight", {8}).model();
+  const std::string m = message_of(toy(), extra);
+  EXPECT_NE(m.find("made.gguf: unused tensor blk.1.new.weight: test.arch does not read it"),
+            std::string::npos)
+      << m;
+  EXPECT_EQ(message_of(toy("ignore new\n"), extra), "");
+  EXPECT_EQ(message_of(toy("ignore \"blk.*.new.*\"\n"), extra), "");
+  EXPECT_EQ(message_of(toy("ignore new when i == 1\n"), extra), "");
+  EXPECT_NE(message_of(toy("ignore new when i == 0\n"), extra).find("unused tensor"),
+            std::string::npos);
+  EXPECT_NE(message_of(toy("ignore new when no\n"), extra).find("unused tensor"),
+            std::string::npos);
+  EXPECT_NE(message_of(toy("ignore \"blk.*\" when no\n"), extra).find("unused tensor"),
+            std::string::npos);
+  expect_error(toy("ignore \"blk.*\" when i == 1\n"), "8:", "cannot depend on the layer", extra);
+
+  const ModelPtr rope = toy_header().real("toy.rope.freq_base", 10).model();
+  EXPECT_NE(message_of(toy(), rope).find("sets toy.rope.freq_base, which test.arch does not read"),
+            std::string::npos);
+  EXPECT_EQ(message_of(toy("ignore meta.rope.freq_base\n"), rope), "");
+  EXPECT_EQ(message_of(toy("ignore \"meta.rope.*\"\n"), rope), "");
+  EXPECT_EQ(message_of(toy("let base = meta.rope.freq_base\n"), rope), "");
+  const ModelPtr other = toy_header().real("toy.note", 10).model();
+  auto c = compile_text_of(toy(), other->file);
+  ASSERT_TRUE(c);
+  ASSERT_EQ(c->warnings.size(), 1u);
+  EXPECT_NE(c->warnings[0].find("unknown key toy.note"), std::string::npos);
+}
+
+TEST(Language, OptionalTensors) {
+  const Plan p =
+      plan_of(toy("", "layer:\n  x = linear(x, attn_q, attn_q.bias?) * gain? * (shift? | norm)\n"));
+  EXPECT_EQ(ops_of(p, OpKind::linear, 0)[0]->weights[1], kNone);
+  EXPECT_EQ(count(p, OpKind::arithmetic), 2);  // one a layer: by norm
+}
+
+TEST(Language, ScopeOfALayer) {
+  // What a layer makes ends with it; what it replaces stays.
+  expect_error(toy("", "layer:\n  when i == 1:\n    x = x + y\n  y = x * 2\n"), "14:",
+               "'y' is neither a value here nor a tensor of the model file (blk.1.y.weight)");
+  const Plan p = plan_of(toy("", "layer:\n  x = x * 2\n"));
+  EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->in[0],
+            ops_of(p, OpKind::arithmetic, 0)[0]->out[0]);
+}
+
+TEST(Language, MessagesArePrintable) {
+  const std::string m = message_of(toy("let a = \"\x01\x7f\" + 1 \x02\n"));
+  for (char c : m) EXPECT_TRUE(static_cast<unsigned char>(c) >= 32 && c != 127) << m;
+}
+
+TEST(Language, DeclarationsAreBounded) {
+  std::string lets;
+  for (int k = 0; k < 1100; ++k) lets += "let f" + std::to_string(k) + " = 1\n";
+  EXPECT_NE(message_of(toy(lets)).find("more than 1000 definitions"), std::string::npos);
+}
+
+// Nothing that fits into a file takes long.
+class Quick {
+ public:
+  ~Quick() {
+    const auto spent = std::chrono::steady_clock::now() - start_;
+    EXPECT_LT(std::chrono::duration<double>(spent).count(), 10) << "too slow";
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+ModelPtr deep_model(uint32_t layers, const std::vector<std::string>& names) {
+  Header h("toy");
+  h.number("toy.block_count", layers).number("toy.embedding_length", 8).number("toy.heads", 2);
+  h.real("toy.eps", 1e-5f);
+  h.tensor("token_embd.weight", {8, 16}).tensor("output_norm.weight", {8});
+  for (uint32_t l = 0; l < layers; ++l)
+    for (const std::string& n : names) h.tensor("blk." + std::to_string(l) + "." + n, {8});
+  return h.model();
+}
+
+TEST(Language, ManyLayersAreQuick) {
+  const Quick quick;
+  const ModelPtr model = deep_model(4096, {"a.weight", "b.weight", "c.weight"});
+  std::string ignores;
+  for (int k = 0; k < 40; ++k) ignores += "ignore n" + std::to_string(k) + "\n";
+  EXPECT_EQ(
+      message_of(toy(ignores + "ignore b, c when i >= 0\n", "layer:\n  x = rms_norm(x, a, eps)\n"),
+                 model),
+      "");
+  // A huge count with a tiny file is refused at its first layer.
+  EXPECT_NE(message_of(toy(), deep_model(4096, {})).find("missing"), std::string::npos);
+}
+
+TEST(Language, HostileTextIsQuick) {
+  const Quick quick;
+  const ModelPtr model = deep_model(4096, {});
+  const auto lines = [](const std::string& line, size_t n) {
+    std::string s;
+    for (size_t k = 0; k < n; ++k) s += line;
+    return s;
+  };
+  const std::string head = "layer:\n";
+  EXPECT_NE(message_of(toy("", head + lines("  y = x\n", 20000)), model).find("too many steps"),
+            std::string::npos);
+  EXPECT_NE(message_of(toy("", head + lines("  x = x * 2\n", 10000)), model).find("too many"),
+            std::string::npos);
+  EXPECT_NE(message_of(toy("", head + lines("  when no:\n    y = x\n", 9000)), model).find("steps"),
+            std::string::npos);
+  EXPECT_NE(message_of(toy("", head + lines("  x = x * a?\n", 15000)), model).find("steps"),
+            std::string::npos);
+  EXPECT_NE(
+      message_of(toy("let f = last(a < 4096 where last(b < 4096 where last(c < 4096 where no) > 0) "
+                     "> 0)\nrequire f > 0, \"\"\n"),
+                 model)
+          .find("no layer"),
+      std::string::npos);
+  EXPECT_NE(message_of(toy("let f = last(a < 4096 where last(b < 4096 where b == 0) > 0)\n"
+                           "require f > 0, \"\"\n"),
+                       model)
+                .find("steps"),
+            std::string::npos);
+  // Many values that all cross the border behind the last append.
+  std::string many = "layer:\n  k = x as [1, 8]\n", reads;
+  for (int k = 0; k < 5000; ++k) many += "  v" + std::to_string(k) + " = x * 2\n";
+  many += "  append kv: k, k\n";
+  for (int k = 0; k < 5000; ++k) many += "  x = x + v" + std::to_string(k) + "\n";
+  const ModelPtr shallow = deep_model(2, {});
+  EXPECT_EQ(message_of(toy("cache kv: keys 1 x 8\n", many), shallow), "");
+}
+
+// docs/formats/arch.md names every op and every attribute that a file can write.
+TEST(Language, TheDocumentListsEveryOperation) {
+  const std::string doc = read_text(CULET_SOURCE_DIR "/docs/formats/arch.md");
+  for (const Signature& s : signatures()) {
+    if (!s.writable || s.kind == OpKind::arithmetic) continue;
+    const std::string start =
+        s.kind == OpKind::append ? "| `append " : "| `" + std::string(s.name) + "(";
+    const size_t at = doc.find(start);
+    ASSERT_NE(at, std::string::npos) << s.name << " has no row in docs/formats/arch.md";
+    const std::string row = doc.substr(at, doc.find('\n', at) - at);
+    for (const AttributeRule& a : s.attributes)
+      EXPECT_NE(row.find(a.name + "="), std::string::npos)
+          << s.name << " " << a.name << ": " << row;
+  }
+}
+
+}  // namespace
+}  // namespace culet::plan::test
