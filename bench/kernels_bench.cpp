@@ -3,13 +3,13 @@
 //
 // The second argument of each matrix benchmark is the number of threads; work is split over groups
 // of outputs as the engine does. CULET_ISA forces a level, as in the engine.
+#include "kernels/attention_test_data.h"
+
 #include <benchmark/benchmark.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <thread>
-
-#include "kernels/attention_test_data.h"
 
 namespace culet::kernels {
 namespace {
@@ -82,14 +82,16 @@ void matmul(benchmark::State& state, TensorType type, int64_t k, int64_t n, bool
     pool.run([&](int i, int count) {
       const int64_t g0 = groups * i / count, g1 = groups * (i + 1) / count;
       if (precise)
-        table().matmul_f[m.view.type](&m.view, x.data(), k, 0, rows, g0, g1, out.data() + g0 * 16, n);
+        table().matmul_f[m.view.type](&m.view, x.data(), k, 0, rows, g0, g1, out.data() + g0 * 16,
+                                      n);
       else
         table().matmul_q[m.view.type](&m.view, &a.view, 0, rows, g0, g1, out.data() + g0 * 16, n);
     });
   const double runs = static_cast<double>(state.iterations());
   using benchmark::Counter;
   state.counters["Gop/s"] = Counter(2.0 * rows * k * n * runs / 1e9, Counter::kIsRate);
-  state.counters["GB/s"] = Counter(double(groups) * m.view.group_bytes * runs / 1e9, Counter::kIsRate);
+  state.counters["GB/s"] =
+      Counter(double(groups) * m.view.group_bytes * runs / 1e9, Counter::kIsRate);
 }
 
 void read_loop(benchmark::State& state) {
@@ -106,13 +108,18 @@ void read_loop(benchmark::State& state) {
       }
       for (uint64_t& v : s) benchmark::DoNotOptimize(v);
     });
-  state.counters["GB/s"] = benchmark::Counter(double(bytes) * state.iterations() / 1e9, benchmark::Counter::kIsRate);
+  state.counters["GB/s"] =
+      benchmark::Counter(double(bytes) * state.iterations() / 1e9, benchmark::Counter::kIsRate);
 }
 
 // One layer's attention of one kv head: rows at the end of a context.
 void attention(benchmark::State& state, int32_t heads, int32_t dim) {
-  const AttentionShape s{.rows = state.range(0), .length = state.range(1), .heads_per_kv = heads,
-                         .kv_heads = 1, .head_dim = dim, .value_dim = dim};
+  const AttentionShape s{.rows = state.range(0),
+                         .length = state.range(1),
+                         .heads_per_kv = heads,
+                         .kv_heads = 1,
+                         .head_dim = dim,
+                         .value_dim = dim};
   const AttentionCase c(s, 1);
   const int64_t pairs = s.rows * heads;
   std::vector<float> m(pairs), l(pairs), acc(pairs * dim);
@@ -134,16 +141,27 @@ void rows(benchmark::State& state) {
   double sum, weighted;
   for (auto _ : state) {
     switch (state.range(1)) {
-      case 0: table().rms_norm(x.data(), x.data(), 1e-6f, n, y.data()); break;
-      case 1: table().quantize(x.data(), 1, n, 0, &a.view); break;
-      case 2: table().unary(kSilu, x.data(), n, y.data()); break;
-      case 3: table().unary(kGelu, x.data(), n, y.data()); break;
-      case 4: table().exp_sums(x.data(), 3.0f, n, &sum, &weighted); break;
+      case 0:
+        table().rms_norm(x.data(), x.data(), 1e-6f, n, y.data());
+        break;
+      case 1:
+        table().quantize(x.data(), 1, n, 0, &a.view);
+        break;
+      case 2:
+        table().unary(kSilu, x.data(), n, y.data());
+        break;
+      case 3:
+        table().unary(kGelu, x.data(), n, y.data());
+        break;
+      case 4:
+        table().exp_sums(x.data(), 3.0f, n, &sum, &weighted);
+        break;
     }
   }
   static const char* const kNames[] = {"rms_norm", "quantize", "silu", "gelu", "exp_sums"};
   state.SetLabel(kNames[state.range(1)]);
-  state.counters["Gvalue/s"] = benchmark::Counter(double(n) * state.iterations() / 1e9, benchmark::Counter::kIsRate);
+  state.counters["Gvalue/s"] =
+      benchmark::Counter(double(n) * state.iterations() / 1e9, benchmark::Counter::kIsRate);
 }
 
 void register_matmul(const std::string& name, TensorType type, int64_t k, int64_t n, bool precise,
@@ -160,18 +178,26 @@ void register_all() {
                                          TensorType::Q5_0, TensorType::Q6_K, TensorType::Q8_0};
   for (TensorType type : types)
     for (auto [k, n] : {std::pair{576, 1536}, {640, 2048}, {896, 4864}})
-      register_matmul("gemm", type, type == TensorType::Q4_K || type == TensorType::Q6_K ? (k + 255) / 256 * 256 : k, n, false, {512});
+      register_matmul(
+          "gemm", type,
+          type == TensorType::Q4_K || type == TensorType::Q6_K ? (k + 255) / 256 * 256 : k, n,
+          false, {512});
   for (TensorType type : {TensorType::Q4_K, TensorType::Q4_1, TensorType::Q5_0, TensorType::Q8_0})
     register_matmul("rows", type, 1024, 4864, false, {2, 3, 4, 5, 7, 8, 9, 12, 16, 32});
   benchmark::RegisterBenchmark("read_loop", read_loop)->Arg(1)->Arg(2)->UseRealTime();
   for (TensorType type : types) register_matmul("gemv", type, 2048, 131072, false, {1});
   register_matmul("precise", TensorType::F32, 640, 2048, true, {1, 512});
   register_matmul("precise", TensorType::Q4_K, 768, 2048, true, {1, 512});
-  const struct { const char* name; int32_t heads, dim; } kHeads[] = {{"smollm2", 3, 64}, {"qwen2.5", 7, 64}, {"gemma3", 4, 256}};
+  const struct {
+    const char* name;
+    int32_t heads, dim;
+  } kHeads[] = {{"smollm2", 3, 64}, {"qwen2.5", 7, 64}, {"gemma3", 4, 256}};
   for (auto [name, heads, dim] : kHeads)
     benchmark::RegisterBenchmark((std::string("attention/") + name).c_str(),
                                  [=](benchmark::State& state) { attention(state, heads, dim); })
-        ->Args({512, 512})->Args({1, 512})->Args({1, 4096});
+        ->Args({512, 512})
+        ->Args({1, 512})
+        ->Args({1, 4096});
   benchmark::RegisterBenchmark("rows", rows)->ArgsProduct({{640, 2048, 262144}, {0, 1, 2, 3, 4}});
 }
 

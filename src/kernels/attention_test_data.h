@@ -1,24 +1,24 @@
 // A random cache and the entry lists that policies make of it, for the attention tests.
 #pragma once
 
+#include "kernels/test_data.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/test_data.h"
-
 namespace culet::kernels::test {
 
 struct AttentionShape {
-  int64_t rows = 1;       // query rows; the last is at position `length - 1`
-  int64_t length = 1;     // keys in the cache
+  int64_t rows = 1;    // query rows; the last is at position `length - 1`
+  int64_t length = 1;  // keys in the cache
   int32_t heads_per_kv = 1, kv_heads = 2, head_dim = 64, value_dim = 64;
   KvType k_type = kKvF16, v_type = kKvF16;
   int64_t window = std::numeric_limits<int64_t>::max();
-  int64_t pinned = 0;     // first keys that stay visible, dotted with the second query
-  int64_t dropped = 0;    // blocks after the pinned ones that are gone
+  int64_t pinned = 0;   // first keys that stay visible, dotted with the second query
+  int64_t dropped = 0;  // blocks after the pinned ones that are gone
   float softcap = 0;
-  float poison = 0;       // written into every row that no entry makes visible
+  float poison = 0;  // written into every row that no entry makes visible
 };
 
 // Positions [0, length) in blocks; the rows past `length` of the last block and the unpinned rows
@@ -28,7 +28,8 @@ class AttentionCase {
   AttentionCase(const AttentionShape& s, uint32_t seed) : shape(s) {
     std::mt19937 rng(seed);
     const int64_t blocks = (s.length + 31) / 32;
-    const size_t k_values = size_t(s.kv_heads) * s.head_dim, v_values = size_t(s.kv_heads) * s.value_dim;
+    const size_t k_values = size_t(s.kv_heads) * s.head_dim,
+                 v_values = size_t(s.kv_heads) * s.value_dim;
     k = random_floats(s.length * k_values, rng);
     v = random_floats(s.length * v_values, rng);
     Kernels kernels;
@@ -64,15 +65,30 @@ class AttentionCase {
     const size_t q_row = k_values * s.heads_per_kv;
     for (auto& q : queries) q = random_floats(s.rows * q_row, rng);
     for (int64_t r = 0; r < s.rows; r++) positions.push_back(s.length - s.rows + r);
-    args = {entries.data(), int64_t(entries.size()), s.k_type, s.v_type, s.pinned, s.window,
-            {queries[0].data(), queries[1].data()}, int64_t(q_row), positions.data(), s.rows,
-            s.heads_per_kv, 0, s.head_dim, s.value_dim, 1.0f / std::sqrt(float(s.head_dim)), s.softcap};
+    args = {entries.data(),
+            int64_t(entries.size()),
+            s.k_type,
+            s.v_type,
+            s.pinned,
+            s.window,
+            {queries[0].data(), queries[1].data()},
+            int64_t(q_row),
+            positions.data(),
+            s.rows,
+            s.heads_per_kv,
+            0,
+            s.head_dim,
+            s.value_dim,
+            1.0f / std::sqrt(float(s.head_dim)),
+            s.softcap};
   }
 
-  int64_t first_kept() const { return shape.dropped ? (shape.pinned + 31) / 32 * 32 + shape.dropped * 32 - 32 : shape.pinned; }
+  int64_t first_kept() const {
+    return shape.dropped ? (shape.pinned + 31) / 32 * 32 + shape.dropped * 32 - 32 : shape.pinned;
+  }
 
-  // All parts of one kv head, merged and finished: [rows][heads][value_dim]; raw: every part's m, l,
-  // acc in turn.
+  // All parts of one kv head, merged and finished: [rows][heads][value_dim]; raw: every part's m,
+  // l, acc in turn.
   std::vector<float> run(const Kernels& kernels, int32_t kv_head, std::vector<float>* raw) const {
     AttendArgs a = args;
     a.kv_head = kv_head;
@@ -86,7 +102,8 @@ class AttentionCase {
         raw->insert(raw->end(), pl.begin(), pl.end());
         raw->insert(raw->end(), pacc.begin(), pacc.end());
       }
-      kernels.attend_merge(m.data(), l.data(), acc.data(), pm.data(), pl.data(), pacc.data(), pairs, dim);
+      kernels.attend_merge(m.data(), l.data(), acc.data(), pm.data(), pl.data(), pacc.data(), pairs,
+                           dim);
     }
     kernels.attend_finish(l.data(), acc.data(), pairs, dim, out.data(), dim);
     return out;

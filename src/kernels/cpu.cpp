@@ -39,7 +39,8 @@ CpuFeatures cpu_features() {
   if (!bits(one.c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return f;
   const uint64_t kAvx512State = 0xe6;  // xmm, ymm, masks, upper halves of zmm, zmm 16..31
   if ((xcr0() & kAvx512State) != kAvx512State) return f;
-  f.avx512 = bits(seven.b, bit_AVX2 | bit_BMI2 | bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
+  f.avx512 =
+      bits(seven.b, bit_AVX2 | bit_BMI2 | bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
   f.avx512vnni = f.avx512 && bits(seven.c, bit_AVX512VNNI);
   return f;
 }

@@ -1,10 +1,10 @@
 // Chooses the kernel table: scalar first, then every level up to the wanted one replaces the
 // entries it speeds up. Levels are one table; a new instruction set is one row.
-#include <cstring>
-
 #include "kernels/cpu.h"
 #include "kernels/kernels.h"
 #include "kernels/levels.h"
+
+#include <cstring>
 
 namespace culet::kernels {
 namespace {

@@ -28,20 +28,20 @@ namespace culet::kernels {
 // d = amax / 127, q = nearest-even(x * (127 / amax)); d = 0 and q = 0 where amax is 0 or 127 / amax
 // is not finite. A NaN or infinite x makes d NaN, so it reaches the output and is reported there.
 struct QuantRows {
-  int8_t* q;        // [rows, k]
-  float* d;         // [rows, k / 32]
-  int16_t* sums;    // [rows, k / 16]  sum of each 16 q
-  int64_t k;        // multiple of 32
+  int8_t* q;      // [rows, k]
+  float* d;       // [rows, k / 32]
+  int16_t* sums;  // [rows, k / 16]  sum of each 16 q
+  int64_t k;      // multiple of 32
 };
 
 // Weights repacked for one-lane-one-output products: groups of 16 output rows; a group holds k in
 // ascending blocks. Layout of a block per type: kernels/packing.h. Rows past n are zero.
 struct PackedMatrix {
-  uint32_t type;         // quant::TensorType of the source
-  int64_t n;             // outputs
-  int64_t k;             // inputs
-  int64_t group_bytes;   // distance between groups of 16 outputs
-  const uint8_t* data;   // 64-byte aligned; 64 readable bytes follow the last group
+  uint32_t type;        // quant::TensorType of the source
+  int64_t n;            // outputs
+  int64_t k;            // inputs
+  int64_t group_bytes;  // distance between groups of 16 outputs
+  const uint8_t* data;  // 64-byte aligned; 64 readable bytes follow the last group
 };
 
 // out[r - row0][o - 16 * group0] for rows [row0, row1) and outputs of groups [group0, group1), cut
@@ -59,8 +59,8 @@ typedef void (*MatmulF)(const PackedMatrix* w, const float* a, int64_t a_stride,
 
 // ---------------------------------------------------------------- attention over cached blocks
 
-constexpr int kKvBlockRows = 32;     // rows of a KV block; borders at multiples in absolute position
-constexpr int kPartKeys = 1024;      // a row's keys are summed in parts at multiples of this
+constexpr int kKvBlockRows = 32;  // rows of a KV block; borders at multiples in absolute position
+constexpr int kPartKeys = 1024;   // a row's keys are summed in parts at multiples of this
 
 enum KvType : uint32_t { kKvF32, kKvF16, kKvTypeCount };
 
@@ -68,35 +68,35 @@ enum KvType : uint32_t { kKvF32, kKvF16, kKvTypeCount };
 // Two entries may name the same block (last pinned row and first evictable row in one block): they
 // share `block_index`, one maximum and one rescale.
 struct KvEntry {
-  const uint8_t* k;      // the block's keys of all kv heads, [kv_heads][head_dim][32] (transposed)
-  const uint8_t* v;      // the block's values, [kv_heads][32][value_dim]
-  int64_t position;      // absolute position of row `first`
-  int32_t first;         // first row in the block, 0..31
-  int32_t rows;          // visible candidates: rows [first, first + rows)
-  int64_t block_index;   // absolute position of block row 0, divided by 32
-  uint32_t query;        // 0: the query rotated at its own position; 1: the pinned query
+  const uint8_t* k;     // the block's keys of all kv heads, [kv_heads][head_dim][32] (transposed)
+  const uint8_t* v;     // the block's values, [kv_heads][32][value_dim]
+  int64_t position;     // absolute position of row `first`
+  int32_t first;        // first row in the block, 0..31
+  int32_t rows;         // visible candidates: rows [first, first + rows)
+  int64_t block_index;  // absolute position of block row 0, divided by 32
+  uint32_t query;       // 0: the query rotated at its own position; 1: the pinned query
 };
 
 // Key s is visible to the row at position p iff s <= p and (s < pinned_end or p - s < window).
 struct AttendArgs {
-  const KvEntry* entries;   // ascending position
+  const KvEntry* entries;  // ascending position
   int64_t n_entries;
   KvType k_type, v_type;
-  int64_t pinned_end;       // absolute position after the last pinned key; 0 = none
-  int64_t window;           // INT64_MAX = unlimited
-  const float* q[2];        // [rows, q_stride]: own and pinned query (q[1] may be null); a row holds
-                            // all query heads, head h of kv head g at (g * heads_per_kv + h) * head_dim
+  int64_t pinned_end;  // absolute position after the last pinned key; 0 = none
+  int64_t window;      // INT64_MAX = unlimited
+  const float* q[2];   // [rows, q_stride]: own and pinned query (q[1] may be null); a row holds
+                       // all query heads, head h of kv head g at (g * heads_per_kv + h) * head_dim
   int64_t q_stride;
-  const int64_t* positions; // [rows] ascending absolute positions
+  const int64_t* positions;  // [rows] ascending absolute positions
   int64_t rows;
   int32_t heads_per_kv, kv_head, head_dim, value_dim;
-  float scale;              // score = dot * scale, then softcap if > 0: cap * tanh(score / cap)
+  float scale;  // score = dot * scale, then softcap if > 0: cap * tanh(score / cap)
   float softcap;
 };
 
 // Partial results of one part (keys of absolute positions [part * 1024, +1024)) for all rows and
-// the heads of one kv head: m[rows][heads_per_kv] maximum, l lane sums folded, acc[rows][heads][value_dim].
-// Definition, blocks ascending, m = -inf, l[16] = 0, acc = 0:
+// the heads of one kv head: m[rows][heads_per_kv] maximum, l lane sums folded,
+// acc[rows][heads][value_dim]. Definition, blocks ascending, m = -inf, l[16] = 0, acc = 0:
 //   s_j  = dot * scale, dot = ascending d: fma(q[d], k[d][j], dot) from 0     (one lane is one key)
 //   m2   = max(m, max_j s_j over visible j);  c = exp(m - m2)  (0 for m = -inf)
 //   l[i] = l[i] * c, then + p_j for visible j ascending with i = j % 16;  p_j = exp(s_j - m2)
@@ -111,12 +111,13 @@ typedef void (*AttendPart)(const AttendArgs* a, int64_t part, float* m, float* l
 typedef void (*AttendMerge)(float* m, float* l, float* acc, const float* pm, const float* pl,
                             const float* pacc, int64_t rows_heads, int64_t value_dim);
 // out[i] = acc[i] / l for each of value_dim; an empty softmax (l = 0) gives NaN.
-typedef void (*AttendFinish)(const float* l, const float* acc, int64_t rows_heads, int64_t value_dim,
-                             float* out, int64_t out_stride_heads);
+typedef void (*AttendFinish)(const float* l, const float* acc, int64_t rows_heads,
+                             int64_t value_dim, float* out, int64_t out_stride_heads);
 
 // Stores one row's k and v (float32, all kv heads) into row `r` of a block, rounded to the KV type.
-typedef void (*KvStore)(KvType type, const float* k, const float* v, int32_t kv_heads, int32_t head_dim,
-                        int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r);
+typedef void (*KvStore)(KvType type, const float* k, const float* v, int32_t kv_heads,
+                        int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block,
+                        int32_t r);
 
 // ---------------------------------------------------------------- rows
 
@@ -124,10 +125,10 @@ enum Unary : uint32_t { kSilu, kGelu, kGeluErf, kRelu, kSigmoid, kTanh, kUnaryCo
 enum Binary : uint32_t { kAdd, kSub, kMul, kDiv, kBinaryCount };
 
 struct Kernels {
-  const char* isa;   // name of the highest level that filled an entry
+  const char* isa;  // name of the highest level that filled an entry
 
-  MatmulQ matmul_q[64];   // by TensorType; null: no integer path (float types)
-  MatmulF matmul_f[64];   // by TensorType; null: type not supported
+  MatmulQ matmul_q[64];  // by TensorType; null: no integer path (float types)
+  MatmulF matmul_f[64];  // by TensorType; null: type not supported
 
   // Rows x + r * x_stride, r in [0, rows), into rows row0 + r of out.
   void (*quantize)(const float* x, int64_t rows, int64_t x_stride, int64_t row0, QuantRows* out);
@@ -141,15 +142,19 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* y);
   // y = ((x - mean) * (1 / sqrt(var + eps))) * w + b (product rounded, then sum); w, b may be null.
   // var: 16 lanes of fma(x - mean, x - mean, lane).
-  void (*layer_norm)(const float* x, const float* w, const float* b, float eps, int64_t n, float* y);
+  void (*layer_norm)(const float* x, const float* w, const float* b, float eps, int64_t n,
+                     float* y);
   // Rotates the first `dims` of a head: cos_sin = [dims / 2] cosines then [dims / 2] sines.
   // adjacent: pairs (2i, 2i+1); halves: pairs (i, i + dims / 2).
-  // y0 = x0 * c - x1 * s, y1 = x0 * s + x1 * c: fma(-x1, s, x0 * c), fma(x1, c, x0 * s). x == y allowed.
-  void (*rope)(const float* x, const float* cos_sin, int32_t dims, int32_t head_dim, int adjacent, float* y);
-  void (*unary)(Unary op, const float* x, int64_t n, float* y);               // x == y allowed
-  void (*binary)(Binary op, const float* a, const float* b, int64_t n, float* y);  // any may be equal
+  // y0 = x0 * c - x1 * s, y1 = x0 * s + x1 * c: fma(-x1, s, x0 * c), fma(x1, c, x0 * s). x == y
+  // allowed.
+  void (*rope)(const float* x, const float* cos_sin, int32_t dims, int32_t head_dim, int adjacent,
+               float* y);
+  void (*unary)(Unary op, const float* x, int64_t n, float* y);  // x == y allowed
+  void (*binary)(Binary op, const float* a, const float* b, int64_t n,
+                 float* y);  // any may be equal
   void (*binary_scalar)(Binary op, const float* a, float b, int64_t n, float* y);
-  void (*softcap)(const float* x, float cap, int64_t n, float* y);            // cap * tanh(x / cap)
+  void (*softcap)(const float* x, float cap, int64_t n, float* y);  // cap * tanh(x / cap)
   // Largest value, the lowest index that has it, and whether all n are finite.
   void (*max_index)(const float* x, int64_t n, float* max, int64_t* index, int* finite);
   // sum of exp(x - max) in 16 float64 lanes; *weighted = sum of exp(x - max) * (x - max) likewise,
@@ -157,18 +162,23 @@ struct Kernels {
   void (*exp_sums)(const float* x, float max, int64_t n, double* sum, double* weighted);
 };
 
-// Levels, lowest first: "scalar", "avx2", "avx512", "avx512vnni" (x86); "neon", "dotprod", "i8mm" (arm).
-// Fills the table with the best level this CPU has, or with `isa` if not null.
-// Returns null on success, else why not: a static text to put after the name.
+// Levels, lowest first: "scalar", "avx2", "avx512", "avx512vnni" (x86); "neon", "dotprod", "i8mm"
+// (arm). Fills the table with the best level this CPU has, or with `isa` if not null. Returns null
+// on success, else why not: a static text to put after the name.
 const char* select_kernels(const char* isa, Kernels* out);
 // Names of the levels this build has and whether this CPU can run each; ends with a null name.
-struct IsaLevel { const char* name; int usable; };
+struct IsaLevel {
+  const char* name;
+  int usable;
+};
 const IsaLevel* isa_levels();
 
-// cos/sin tables: out = [dims / 2] cosines, [dims / 2] sines of position * theta_i * scale / factor_i,
-// theta_i = base^(-2i / dims), times attn_factor. Angles are formed and reduced in float64 (own exp,
-// log, sin, cos), so position 10^8 is as exact as 10. factors may be null. The same on every CPU.
+// cos/sin tables: out = [dims / 2] cosines, [dims / 2] sines of position * theta_i * scale /
+// factor_i, theta_i = base^(-2i / dims), times attn_factor. Angles are formed and reduced in
+// float64 (own exp, log, sin, cos), so position 10^8 is as exact as 10. factors may be null. The
+// same on every CPU.
 void rope_frequencies(double base, int32_t dims, double scale, const float* factors, double* theta);
-void rope_table(const double* theta, int32_t dims, int64_t position, double attn_factor, float* out);
+void rope_table(const double* theta, int32_t dims, int64_t position, double attn_factor,
+                float* out);
 
 }  // namespace culet::kernels

@@ -1,13 +1,13 @@
-// Every instruction set that this CPU can run against the scalar table, bit for bit, and the promise
-// that a row's result depends neither on the other rows nor on how the work is split.
+// Every instruction set that this CPU can run against the scalar table, bit for bit, and the
+// promise that a row's result depends neither on the other rows nor on how the work is split.
 #include "kernels/kernels.h"
+
+#include "kernels/attention_test_data.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <iostream>
-
-#include "kernels/attention_test_data.h"
 
 namespace culet::kernels {
 namespace {
@@ -48,14 +48,30 @@ std::vector<float> awkward_floats(size_t n, std::mt19937& rng, bool specials) {
   std::vector<float> x = random_floats(n, rng, 3.0f);
   for (size_t i = 0; i < n; i++) {
     switch (rng() % (specials ? 24 : 12)) {
-      case 0: x[i] = 0; break;
-      case 1: x[i] = -0.0f; break;
-      case 2: x[i] *= 1e-39f; break;
-      case 3: x[i] *= 1e20f; break;
-      case 4: x[i] *= 30; break;
-      case 13: x[i] = INFINITY; break;
-      case 14: x[i] = -INFINITY; break;
-      case 15: x[i] = NAN; break;
+      case 0:
+        x[i] = 0;
+        break;
+      case 1:
+        x[i] = -0.0f;
+        break;
+      case 2:
+        x[i] *= 1e-39f;
+        break;
+      case 3:
+        x[i] *= 1e20f;
+        break;
+      case 4:
+        x[i] *= 30;
+        break;
+      case 13:
+        x[i] = INFINITY;
+        break;
+      case 14:
+        x[i] = -INFINITY;
+        break;
+      case 15:
+        x[i] = NAN;
+        break;
     }
   }
   return x;
@@ -65,8 +81,8 @@ testing::AssertionResult same(const std::string& level, const std::vector<float>
                               const std::vector<float>& want) {
   const size_t at = first_difference(got, want);
   if (at == got.size() && at == want.size()) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << level << ": element " << at << " of " << got.size() << " is "
-                                     << got[at] << ", scalar has " << want[at] << " ";
+  return testing::AssertionFailure() << level << ": element " << at << " of " << got.size()
+                                     << " is " << got[at] << ", scalar has " << want[at] << " ";
 }
 
 #define EXPECT_SAME(got, want) ASSERT_TRUE(same(t.name, got, want))
@@ -93,7 +109,8 @@ TEST(Levels, MatmulQ) {
           std::vector<float> got(want.begin(), want.begin() + count * n);
           for (float& v : got) v = 77;
           t.kernels.matmul_q[m.view.type](&m.view, &a.view, 0, count, 0, groups, got.data(), n);
-          EXPECT_SAME(got, std::vector<float>(want.begin(), want.begin() + count * n)) << type_name(type);
+          EXPECT_SAME(got, std::vector<float>(want.begin(), want.begin() + count * n))
+              << type_name(type);
         }
     }
   }
@@ -125,8 +142,11 @@ TEST(Levels, MatmulRangesAndLongK) {
       for (const Table& t : all) {
         if (t.name == "scalar" && !q) continue;  // slow, and its code has no tiles to differ
         EXPECT_SAME(run(t.kernels, 0, rows, 0, groups), whole) << type_name(type) << q;
-        for (auto [r0, r1, g0, g1] : {std::array<int64_t, 4>{3, 20, 1, 4}, {39, 40, 0, 5}, {0, 2, 2, 3},
-                                      {5, 12, 4, 5}, {0, 33, 0, 2}}) {
+        for (auto [r0, r1, g0, g1] : {std::array<int64_t, 4>{3, 20, 1, 4},
+                                      {39, 40, 0, 5},
+                                      {0, 2, 2, 3},
+                                      {5, 12, 4, 5},
+                                      {0, 33, 0, 2}}) {
           const std::vector<float> part = run(t.kernels, r0, r1, g0, g1);
           for (int64_t r = r0; r < r1; r++)
             for (int64_t o = 0; o < 100; o++) {
@@ -146,7 +166,8 @@ TEST(Levels, MatmulF) {
   std::mt19937 rng(13);
   for (TensorType type : all_types()) {
     const int64_t block = quant::type_info(type).block;
-    for (int64_t k : {block == 1 ? int64_t{37} : block, block == 256 ? int64_t{768} : int64_t{320}}) {
+    for (int64_t k :
+         {block == 1 ? int64_t{37} : block, block == 256 ? int64_t{768} : int64_t{320}}) {
       const int64_t n = 39, rows = 19, groups = 3;
       Matrix m(type, n, k, rng);
       std::vector<float> x = awkward_floats(rows * k, rng, false);
@@ -157,7 +178,8 @@ TEST(Levels, MatmulF) {
         for (int64_t count = 1; count <= rows; count++) {
           std::vector<float> got(count * n, 77);
           t.kernels.matmul_f[m.view.type](&m.view, x.data(), k, 0, count, 0, groups, got.data(), n);
-          EXPECT_SAME(got, std::vector<float>(want.begin(), want.begin() + count * n)) << type_name(type);
+          EXPECT_SAME(got, std::vector<float>(want.begin(), want.begin() + count * n))
+              << type_name(type);
         }
     }
   }
@@ -186,7 +208,8 @@ TEST(Levels, Rows) {
   for (const Table& t : tables())
     for (int64_t n : kLengths)
       for (bool specials : {false, true}) {
-        const std::vector<float> x = awkward_floats(n, rng, specials), y = awkward_floats(n, rng, specials);
+        const std::vector<float> x = awkward_floats(n, rng, specials),
+                                 y = awkward_floats(n, rng, specials);
         std::vector<float> want(n), got(n);
         for (const float* w : {static_cast<const float*>(nullptr), y.data()}) {
           base.rms_norm(x.data(), w, 1e-6f, n, want.data());
@@ -220,7 +243,8 @@ TEST(Levels, Rope) {
   const Kernels base = scalar();
   std::mt19937 rng(16);
   for (const Table& t : tables())
-    for (auto [dims, head] : {std::pair{32, 32}, {64, 64}, {20, 64}, {80, 80}, {128, 128}, {2, 256}, {256, 256}})
+    for (auto [dims, head] :
+         {std::pair{32, 32}, {64, 64}, {20, 64}, {80, 80}, {128, 128}, {2, 256}, {256, 256}})
       for (int adjacent : {0, 1}) {
         const std::vector<float> x = random_floats(head, rng), cs = random_floats(dims, rng);
         std::vector<float> want(head), got = x;
@@ -236,7 +260,8 @@ TEST(Levels, Reductions) {
   for (const Table& t : tables())
     for (int64_t n : kLengths)
       for (int kind = 0; kind < 4; kind++) {
-        std::vector<float> x = kind == 3 ? std::vector<float>(n) : awkward_floats(n, rng, kind == 1);
+        std::vector<float> x =
+            kind == 3 ? std::vector<float>(n) : awkward_floats(n, rng, kind == 1);
         if (kind == 2)
           for (float& v : x) v = float(rng() % 3);
         if (kind == 3)
@@ -260,17 +285,49 @@ TEST(Levels, Reductions) {
 std::vector<AttentionShape> attention_shapes() {
   std::vector<AttentionShape> shapes;
   for (int32_t head : {32, 64, 80, 128, 256})
-    for (int64_t rows : {1, 2, 7, 19}) shapes.push_back({.rows = rows, .length = 70, .heads_per_kv = 3, .head_dim = head, .value_dim = head});
+    for (int64_t rows : {1, 2, 7, 19})
+      shapes.push_back(
+          {.rows = rows, .length = 70, .heads_per_kv = 3, .head_dim = head, .value_dim = head});
   for (KvType k : {kKvF32, kKvF16})
     for (KvType v : {kKvF32, kKvF16})
-      shapes.push_back({.rows = 5, .length = 100, .heads_per_kv = 7, .head_dim = 64, .value_dim = 40, .k_type = k, .v_type = v});
+      shapes.push_back({.rows = 5,
+                        .length = 100,
+                        .heads_per_kv = 7,
+                        .head_dim = 64,
+                        .value_dim = 40,
+                        .k_type = k,
+                        .v_type = v});
   shapes.push_back({.rows = 33, .length = 33, .heads_per_kv = 4, .head_dim = 32, .value_dim = 48});
-  shapes.push_back({.rows = 40, .length = 90, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 17});
+  shapes.push_back(
+      {.rows = 40, .length = 90, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 17});
   shapes.push_back({.rows = 3, .length = 90, .head_dim = 32, .value_dim = 16, .window = 1});
-  shapes.push_back({.rows = 40, .length = 130, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 40, .pinned = 5});
-  shapes.push_back({.rows = 9, .length = 300, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 70, .pinned = 37, .dropped = 3});
-  shapes.push_back({.rows = 4, .length = 1100, .heads_per_kv = 3, .head_dim = 32, .value_dim = 32, .softcap = 2.0f});
-  shapes.push_back({.rows = 2, .length = 2100, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 900});
+  shapes.push_back({.rows = 40,
+                    .length = 130,
+                    .heads_per_kv = 2,
+                    .head_dim = 32,
+                    .value_dim = 32,
+                    .window = 40,
+                    .pinned = 5});
+  shapes.push_back({.rows = 9,
+                    .length = 300,
+                    .heads_per_kv = 2,
+                    .head_dim = 32,
+                    .value_dim = 32,
+                    .window = 70,
+                    .pinned = 37,
+                    .dropped = 3});
+  shapes.push_back({.rows = 4,
+                    .length = 1100,
+                    .heads_per_kv = 3,
+                    .head_dim = 32,
+                    .value_dim = 32,
+                    .softcap = 2.0f});
+  shapes.push_back({.rows = 2,
+                    .length = 2100,
+                    .heads_per_kv = 2,
+                    .head_dim = 32,
+                    .value_dim = 32,
+                    .window = 900});
   for (AttentionShape& s : shapes) s.poison = NAN;
   return shapes;
 }
@@ -291,8 +348,10 @@ TEST(Attention, ScalarMatchesFloat64Softmax) {
             const std::vector<float>& q = c.queries[p < s.pinned ? 1 : 0];
             double dot = 0;
             for (int32_t d = 0; d < s.head_dim; d++)
-              dot += double(q[(r * s.kv_heads * s.heads_per_kv + g * s.heads_per_kv + h) * s.head_dim + d]) *
-                     c.k[(p * s.kv_heads + g) * s.head_dim + d];
+              dot +=
+                  double(q[(r * s.kv_heads * s.heads_per_kv + g * s.heads_per_kv + h) * s.head_dim +
+                           d]) *
+                  c.k[(p * s.kv_heads + g) * s.head_dim + d];
             dot *= c.args.scale;
             if (s.softcap > 0) dot = s.softcap * std::tanh(dot / s.softcap);
             const double w = std::exp(dot);
@@ -318,7 +377,8 @@ TEST(Attention, LevelsEqualScalar) {
       for (int32_t g = 0; g < s.kv_heads; g++) {
         std::vector<float> raw, want_raw;
         const std::vector<float> want = c.run(base, g, &want_raw), got = c.run(t.kernels, g, &raw);
-        EXPECT_SAME(raw, want_raw) << "head_dim " << s.head_dim << " rows " << s.rows << " length " << s.length;
+        EXPECT_SAME(raw, want_raw)
+            << "head_dim " << s.head_dim << " rows " << s.rows << " length " << s.length;
         EXPECT_SAME(got, want);
       }
     }
@@ -330,7 +390,8 @@ TEST(Attention, RowIsIndependentOfItsBatch) {
   std::vector<Table> all = tables();
   all.push_back({"scalar", scalar()});
   for (const Table& t : all) {
-    const AttentionShape s{.rows = 37, .length = 95, .heads_per_kv = 3, .head_dim = 64, .value_dim = 64, .window = 50};
+    const AttentionShape s{
+        .rows = 37, .length = 95, .heads_per_kv = 3, .head_dim = 64, .value_dim = 64, .window = 50};
     const AttentionCase c(s, 7);
     const std::vector<float> whole = c.run(t.kernels, 1, nullptr);
     const int64_t row_values = s.heads_per_kv * s.value_dim;
@@ -341,7 +402,8 @@ TEST(Attention, RowIsIndependentOfItsBatch) {
       one.args.q[0] += r * one.args.q_stride;
       one.args.q[1] += r * one.args.q_stride;
       const std::vector<float> got = one.run(t.kernels, 1, nullptr);
-      EXPECT_SAME(got, std::vector<float>(whole.begin() + r * row_values, whole.begin() + (r + 1) * row_values));
+      EXPECT_SAME(got, std::vector<float>(whole.begin() + r * row_values,
+                                          whole.begin() + (r + 1) * row_values));
     }
   }
 }
@@ -351,8 +413,10 @@ TEST(Attention, SplitEntriesEqualOneEntry) {
   std::vector<Table> all = tables();
   all.push_back({"scalar", scalar()});
   for (const Table& t : all) {
-    const AttentionCase c({.rows = 6, .length = 64, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32}, 9);
-    AttentionCase split({.rows = 6, .length = 64, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32}, 9);
+    const AttentionCase c(
+        {.rows = 6, .length = 64, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32}, 9);
+    AttentionCase split(
+        {.rows = 6, .length = 64, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32}, 9);
     std::vector<KvEntry> entries;
     for (KvEntry e : split.entries) {
       KvEntry tail = e;
@@ -383,7 +447,8 @@ TEST(Attention, NothingVisibleAndNan) {
     EXPECT_EQ(raw[1], 0) << t.name;
     EXPECT_TRUE(std::isnan(out[0])) << t.name;
     // A NaN in a visible key or query reaches the output of the rows that see it.
-    AttentionCase n({.rows = 2, .length = 70, .head_dim = 32, .value_dim = 32, .k_type = kKvF32}, 4);
+    AttentionCase n({.rows = 2, .length = 70, .head_dim = 32, .value_dim = 32, .k_type = kKvF32},
+                    4);
     reinterpret_cast<float*>(n.k_blocks[2].data())[5] = NAN;  // key 69: only the last row sees it
     const std::vector<float> both = n.run(t.kernels, 0, nullptr);
     EXPECT_FALSE(std::isnan(both[0])) << t.name;
@@ -402,8 +467,10 @@ TEST(Levels, KvStore) {
         std::vector<uint8_t> want(3 * 32 * (head + value) * 4), got = want;
         const size_t offset = size_t(3) * 32 * head * 4;
         for (int32_t r : {0, 13, 31}) {
-          base.kv_store(type, k.data(), v.data(), 3, head, value, want.data(), want.data() + offset, r);
-          t.kernels.kv_store(type, k.data(), v.data(), 3, head, value, got.data(), got.data() + offset, r);
+          base.kv_store(type, k.data(), v.data(), 3, head, value, want.data(), want.data() + offset,
+                        r);
+          t.kernels.kv_store(type, k.data(), v.data(), 3, head, value, got.data(),
+                             got.data() + offset, r);
         }
         EXPECT_EQ(want, got) << t.name << " head_dim " << head;
       }

@@ -19,14 +19,14 @@
 //              1 bit:  one line, word(t + 4 * h) at bit 2 * t + h
 //              2 bits: as the 2-bit plane above
 //
-// The weight is code - offset, or the type's table[code] for codebook types; the kernels' integer dot is over
-// exactly those values. This header is read by instruction-set files: constants only.
+// The weight is code - offset, or the type's table[code] for codebook types; the kernels' integer
+// dot is over exactly those values. This header is read by instruction-set files: constants only.
 #pragma once
+
+#include "quant/blocks.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#include "quant/blocks.h"
 
 namespace culet::kernels {
 namespace {
@@ -37,11 +37,11 @@ enum PackedMin : uint8_t { kMinNone, kMinAdd, kMinSub };
 enum PackedBook : uint8_t { kBookNone, kBookNl, kBookFp4 };
 
 struct PackedLayout {
-  uint8_t type;      // quant::TensorType
-  uint8_t unit;      // k-blocks of 32 in a unit
-  uint8_t low;       // bits of the first plane: 8, 4, 2
-  uint8_t high;      // bits of the second plane: 0, 1, 2
-  uint8_t offset;    // weight = code - offset
+  uint8_t type;    // quant::TensorType
+  uint8_t unit;    // k-blocks of 32 in a unit
+  uint8_t low;     // bits of the first plane: 8, 4, 2
+  uint8_t high;    // bits of the second plane: 0, 1, 2
+  uint8_t offset;  // weight = code - offset
   PackedScale scale;
   PackedSub sub;
   PackedMin min;
@@ -49,19 +49,19 @@ struct PackedLayout {
 };
 
 constexpr PackedLayout kLayouts[] = {
-    {2, 2, 4, 0, 8, kScaleF16, kSubNone, kMinNone, kBookNone},       // Q4_0
-    {3, 1, 4, 0, 0, kScaleF16, kSubNone, kMinAdd, kBookNone},        // Q4_1
-    {6, 2, 4, 1, 16, kScaleF16, kSubNone, kMinNone, kBookNone},      // Q5_0
-    {7, 1, 4, 1, 0, kScaleF16, kSubNone, kMinAdd, kBookNone},        // Q5_1
-    {8, 2, 8, 0, 128, kScaleF16, kSubNone, kMinNone, kBookNone},     // Q8_0
-    {10, 8, 2, 0, 0, kScaleF16, kSubNibble, kMinSub, kBookNone},     // Q2_K
-    {11, 8, 2, 1, 4, kScaleF16, kSubPair, kMinNone, kBookNone},      // Q3_K
-    {12, 8, 4, 0, 0, kScaleF16, kSubU8, kMinSub, kBookNone},         // Q4_K
-    {13, 8, 4, 1, 0, kScaleF16, kSubU8, kMinSub, kBookNone},         // Q5_K
-    {14, 8, 4, 2, 32, kScaleF16, kSubPair, kMinNone, kBookNone},     // Q6_K
-    {20, 2, 4, 0, 0, kScaleF16, kSubNone, kMinNone, kBookNl},        // IQ4_NL
-    {23, 8, 4, 0, 0, kScaleF16, kSubS8, kMinNone, kBookNl},          // IQ4_XS
-    {39, 4, 4, 0, 0, kScaleE8M0, kSubNone, kMinNone, kBookFp4},      // MXFP4
+    {2, 2, 4, 0, 8, kScaleF16, kSubNone, kMinNone, kBookNone},    // Q4_0
+    {3, 1, 4, 0, 0, kScaleF16, kSubNone, kMinAdd, kBookNone},     // Q4_1
+    {6, 2, 4, 1, 16, kScaleF16, kSubNone, kMinNone, kBookNone},   // Q5_0
+    {7, 1, 4, 1, 0, kScaleF16, kSubNone, kMinAdd, kBookNone},     // Q5_1
+    {8, 2, 8, 0, 128, kScaleF16, kSubNone, kMinNone, kBookNone},  // Q8_0
+    {10, 8, 2, 0, 0, kScaleF16, kSubNibble, kMinSub, kBookNone},  // Q2_K
+    {11, 8, 2, 1, 4, kScaleF16, kSubPair, kMinNone, kBookNone},   // Q3_K
+    {12, 8, 4, 0, 0, kScaleF16, kSubU8, kMinSub, kBookNone},      // Q4_K
+    {13, 8, 4, 1, 0, kScaleF16, kSubU8, kMinSub, kBookNone},      // Q5_K
+    {14, 8, 4, 2, 32, kScaleF16, kSubPair, kMinNone, kBookNone},  // Q6_K
+    {20, 2, 4, 0, 0, kScaleF16, kSubNone, kMinNone, kBookNl},     // IQ4_NL
+    {23, 8, 4, 0, 0, kScaleF16, kSubS8, kMinNone, kBookNl},       // IQ4_XS
+    {39, 4, 4, 0, 0, kScaleE8M0, kSubNone, kMinNone, kBookFp4},   // MXFP4
 };
 constexpr int kLayoutCount = sizeof(kLayouts) / sizeof(kLayouts[0]);
 

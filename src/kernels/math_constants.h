@@ -2,7 +2,8 @@
 //
 // Each function is a fixed sequence of float32 operations (scalar_math.h is its definition), so the
 // same bits come out everywhere. Coefficients: minimax fits (Remez in 40 digits, then rounded).
-// Measured maximum errors over a stride of all float32 patterns are asserted by math_test.cpp.
+// Largest errors against float64 over a stride of all float32 patterns, in units of the last place
+// (math_test.cpp asserts them): exp 0.94, tanh 1.18, erf 1.09, sigmoid 2.0 (0 below -88.7).
 #pragma once
 
 namespace culet::kernels {
@@ -50,7 +51,8 @@ constexpr float kErfL5 = -0x1.1196e6p-8f;
 constexpr float kErfL6 = 0x1.c85c36p-12f;
 constexpr float kErfL7 = -0x1.6309bap-16f;
 
-// gelu(x) = (0.5 x) * (1 + tanh(kGeluA * fma(kGeluB * x^2, x, x))); gelu_erf uses erf(x * sqrt(1/2)).
+// gelu(x) = (0.5 x) * (1 + tanh(kGeluA * fma(kGeluB * x^2, x, x))); gelu_erf uses erf(x *
+// sqrt(1/2)).
 constexpr float kGeluA = 0.7978845608f;
 constexpr float kGeluB = 0.044715f;
 constexpr float kSqrtHalf = 0x1.6a09e6p-1f;

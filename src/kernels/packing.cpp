@@ -5,11 +5,11 @@
 // planes. So a new type is a row in layout.h, a row in kSources and an unpack function.
 #include "kernels/packing.h"
 
-#include <bit>
-#include <cstring>
-
 #include "kernels/layout.h"
 #include "quant/blocks.h"
+
+#include <bit>
+#include <cstring>
 
 namespace culet::kernels {
 namespace {
@@ -24,7 +24,7 @@ constexpr int64_t kTail = 64;  // readable bytes after the last group
 struct Unpacked {
   uint32_t word[8][8];  // [k-block][t]: codes of k = 4 t .. 4 t + 3
   uint16_t d, m;
-  uint8_t sub[8][2];    // the sub-scale bytes of a k-block, in the order of the header
+  uint8_t sub[8][2];  // the sub-scale bytes of a k-block, in the order of the header
 };
 
 uint32_t load32(const uint8_t* p) {
@@ -97,8 +97,8 @@ void unpack_q6_k(const uint8_t* src, Unpacked* out) {
     for (int t = 0; t < 8; t++) {
       const uint32_t low = load32(b.ql + 64 * half + 32 * (quarter % 2) + 4 * t);
       const uint32_t high = load32(b.qh + 32 * half + 4 * t);
-      out->word[j][t] = ((low >> 4 * (quarter / 2)) & 0x0f0f0f0fu) |
-                        ((high >> 2 * quarter) & 0x03030303u) << 4;
+      out->word[j][t] =
+          ((low >> 4 * (quarter / 2)) & 0x0f0f0f0fu) | ((high >> 2 * quarter) & 0x03030303u) << 4;
     }
   }
 }
@@ -124,8 +124,7 @@ void unpack_q3_k(const uint8_t* src, Unpacked* out) {
     for (int h = 0; h < 2; h++)
       out->sub[j][h] = static_cast<uint8_t>(q3_k_scale(b.scales, 2 * j + h));
     for (int t = 0; t < 8; t++)
-      out->word[j][t] =
-          two_bits(b.qs, j, t) | ((load32(b.hmask + 4 * t) >> j) & 0x01010101u) << 2;
+      out->word[j][t] = two_bits(b.qs, j, t) | ((load32(b.hmask + 4 * t) >> j) & 0x01010101u) << 2;
   }
 }
 
@@ -168,9 +167,7 @@ const Source* find_source(TensorType type) {
 }
 
 int plain_bytes(TensorType type) {
-  return type == TensorType::F32                                   ? 4
-         : type == TensorType::F16 || type == TensorType::BF16 ? 2
-                                                                   : 0;
+  return type == TensorType::F32 ? 4 : type == TensorType::F16 || type == TensorType::BF16 ? 2 : 0;
 }
 
 void store32(uint8_t* p, uint32_t v) { std::memcpy(p, &v, 4); }
@@ -192,8 +189,8 @@ void place_codes(const PackedLayout& l, const uint32_t* word, int output, uint8_
   }
   if (l.low == 4) {
     for (int t = 0; t < 4; t++)
-      store32(codes + 64 * t + 4 * output,
-              (word[t] & 0x0f0f0f0fu) | (word[t + 4] & 0x0f0f0f0fu) << 4);
+      store32(codes + 64 * t + 4 * output, (word[t] & 0x0f0f0f0fu) | (word[t + 4] & 0x0f0f0f0fu)
+                                                                         << 4);
   } else {
     place_two_bits(word, 0, output, codes);
   }
@@ -201,8 +198,7 @@ void place_codes(const PackedLayout& l, const uint32_t* word, int output, uint8_
   if (l.high == 1) {
     uint32_t line = 0;
     for (int t = 0; t < 4; t++)
-      for (int h = 0; h < 2; h++)
-        line |= ((word[t + 4 * h] >> l.low) & 0x01010101u) << (2 * t + h);
+      for (int h = 0; h < 2; h++) line |= ((word[t + 4 * h] >> l.low) & 0x01010101u) << (2 * t + h);
     store32(second + 4 * output, line);
   }
   if (l.high == 2) place_two_bits(word, l.low, output, second);

@@ -6,10 +6,10 @@
 // (Exact layouts per type are documented in packing.cpp, and only known there and to the kernels.)
 #pragma once
 
+#include "quant/tensor_type.h"
+
 #include <cstddef>
 #include <cstdint>
-
-#include "quant/tensor_type.h"
 
 namespace culet::kernels {
 

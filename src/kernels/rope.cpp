@@ -46,11 +46,11 @@ double exp_double(double x) {
   return sum * power_of_two(static_cast<int>(n));
 }
 
-constexpr double kSin[] = {-0x1.5555555555555p-3, 0x1.1111111111111p-7,  -0x1.a01a01a01a01ap-13,
+constexpr double kSin[] = {-0x1.5555555555555p-3, 0x1.1111111111111p-7,   -0x1.a01a01a01a01ap-13,
                            0x1.71de3a556c734p-19, -0x1.ae64567f544e4p-26, 0x1.6124613a86d09p-33,
                            -0x1.ae7f3e733b81fp-41};
-constexpr double kCos[] = {0x1.5555555555555p-5,  -0x1.6c16c16c16c17p-10, 0x1.a01a01a01a01ap-16,
-                           -0x1.27e4fb7789f5cp-22, 0x1.1eed8eff8d898p-29, -0x1.93974a8c07c9dp-37};
+constexpr double kCos[] = {0x1.5555555555555p-5,   -0x1.6c16c16c16c17p-10, 0x1.a01a01a01a01ap-16,
+                           -0x1.27e4fb7789f5cp-22, 0x1.1eed8eff8d898p-29,  -0x1.93974a8c07c9dp-37};
 
 // Taylor series on [-pi/4, pi/4]; coefficients are (-1)^k / n! rounded to float64.
 double sin_reduced(double r) {

@@ -3,12 +3,11 @@
 // Compiled with vectorisation off, so that "scalar" means scalar and the instruction-set files are
 // compared with plain loops. scalar_matmul.cpp and scalar_attention.cpp hold the rest of the table.
 #include "kernels/kernels.h"
+#include "kernels/levels.h"
+#include "kernels/scalar_math.h"
 
 #include <stdint.h>
 #include <string.h>
-
-#include "kernels/levels.h"
-#include "kernels/scalar_math.h"
 
 namespace culet::kernels {
 namespace {

@@ -4,11 +4,11 @@
 // Visible keys of a block are a 32-bit mask per query (own, pinned): entries that share a block
 // share one maximum and one rescale. Scores that are NaN, or all -infinity, make the part NaN
 // (never an empty part), so that they reach the output and are reported.
-#include <stdint.h>
-#include <string.h>
-
 #include "kernels/levels.h"
 #include "kernels/scalar_math.h"
+
+#include <stdint.h>
+#include <string.h>
 
 namespace culet::kernels {
 namespace {
@@ -45,7 +45,8 @@ struct Scores {
   float s[kKvBlockRows];
 };
 
-void score_block(const AttendArgs& a, int64_t first, int64_t end, int64_t row, int head, Scores* out) {
+void score_block(const AttendArgs& a, int64_t first, int64_t end, int64_t row, int head,
+                 Scores* out) {
   const int64_t head_offset =
       (static_cast<int64_t>(a.kv_head) * a.heads_per_kv + head) * a.head_dim;
   out->mask = 0;

@@ -2,11 +2,11 @@
 // activations and the 16-lane fold. Used by the scalar kernels and their tests.
 #pragma once
 
-#include <stdint.h>
-#include <string.h>
-
 #include "kernels/math_constants.h"
 #include "quant/fp16.h"
+
+#include <stdint.h>
+#include <string.h>
 
 namespace culet::kernels {
 namespace {

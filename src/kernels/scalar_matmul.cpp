@@ -3,12 +3,12 @@
 // A tile of activation rows shares each decoded block of 16 outputs x 32 k. Per block and output:
 // one exact integer dot, then one or two fmas in the order that kernels.h fixes. The float path
 // (float weights, --precise) has one fma per k with the dequantized weight.
-#include <stdint.h>
-#include <string.h>
-
 #include "kernels/layout.h"
 #include "kernels/levels.h"
 #include "kernels/scalar_math.h"
+
+#include <stdint.h>
+#include <string.h>
 
 namespace culet::kernels {
 namespace {
@@ -18,9 +18,9 @@ constexpr int kTileRows = 16;
 // One k-block of 16 outputs, decoded: integer weights, integer sub-scales, float32 scales.
 struct Block {
   int16_t weight[16][32];
-  int32_t scale[16][2];   // for k 0..15 and 16..31; 1 where the type has none
+  int32_t scale[16][2];  // for k 0..15 and 16..31; 1 where the type has none
   int32_t minimum[16][2];
-  float d[16];            // d_w without sub-scales for kSubPair and kSubNibble, else complete
+  float d[16];  // d_w without sub-scales for kSubPair and kSubNibble, else complete
   float m[16];
 };
 
@@ -103,8 +103,8 @@ int32_t dot16(const int16_t* w, const int8_t* a) {
 void accumulate(const PackedLayout& l, const Block& w, const int8_t* q, float d_a,
                 const int16_t* sums, float* acc) {
   for (int o = 0; o < 16; o++) {
-    const int32_t isum = w.scale[o][0] * dot16(w.weight[o], q) +
-                         w.scale[o][1] * dot16(w.weight[o] + 16, q + 16);
+    const int32_t isum =
+        w.scale[o][0] * dot16(w.weight[o], q) + w.scale[o][1] * dot16(w.weight[o] + 16, q + 16);
     acc[o] = fma1(static_cast<float>(isum), w.d[o] * d_a, acc[o]);
     if (l.min == kMinNone) continue;
     const int32_t sum = w.minimum[o][0] * sums[0] + w.minimum[o][1] * sums[1];
@@ -154,7 +154,8 @@ void weights_at(const PackedLayout& l, const Block& block, int k, float* w) {
   }
 }
 
-void accumulate_f(const float* w, const float* a, int64_t a_stride, int64_t rows, float (*acc)[16]) {
+void accumulate_f(const float* w, const float* a, int64_t a_stride, int64_t rows,
+                  float (*acc)[16]) {
   for (int64_t r = 0; r < rows; r++)
     for (int o = 0; o < 16; o++) acc[r][o] = fma1(w[o], a[r * a_stride], acc[r][o]);
 }

@@ -1,10 +1,10 @@
 // The scalar table against simple float64 oracles, with stated bounds.
+#include "kernels/test_data.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <iostream>
-
-#include "kernels/test_data.h"
 
 namespace culet::kernels {
 namespace {
@@ -174,8 +174,8 @@ TEST(Scalar, RopeTableIsExactAtAnyPosition) {
         ASSERT_NEAR(double(theta[i] / t), 1.0, 2e-15) << base << " " << i;
       }
       std::vector<float> out(dims);
-      for (int64_t position : {0LL, 1LL, 10LL, 511LL, 4096LL, 131071LL, 10000019LL, 100000000LL,
-                               999999999LL}) {
+      for (int64_t position :
+           {0LL, 1LL, 10LL, 511LL, 4096LL, 131071LL, 10000019LL, 100000000LL, 999999999LL}) {
         rope_table(theta.data(), dims, position, 1.0, out.data());
         for (int i = 0; i < dims / 2; i++) {
           const long double angle = static_cast<long double>(position) * theta[i];

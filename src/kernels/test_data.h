@@ -1,17 +1,17 @@
 // Shared by the kernel tests: random matrices of every type, quantized rows, bit comparison.
 #pragma once
 
+#include "kernels/kernels.h"
+#include "kernels/packing.h"
+#include "quant/fp16.h"
+#include "quant/tensor_type.h"
+
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
-
-#include "kernels/kernels.h"
-#include "kernels/packing.h"
-#include "quant/fp16.h"
-#include "quant/tensor_type.h"
 
 namespace culet::kernels::test {
 
@@ -35,9 +35,9 @@ struct Scales {
   int offset[2];  // of the f16 fields in a block; -1: none
 };
 inline constexpr Scales kScales[] = {
-    {TensorType::Q4_0, {0, -1}},   {TensorType::Q4_1, {0, 2}},   {TensorType::Q5_0, {0, -1}},
-    {TensorType::Q5_1, {0, 2}},    {TensorType::Q8_0, {0, -1}},  {TensorType::Q2_K, {80, 82}},
-    {TensorType::Q3_K, {108, -1}}, {TensorType::Q4_K, {0, 2}},   {TensorType::Q5_K, {0, 2}},
+    {TensorType::Q4_0, {0, -1}},   {TensorType::Q4_1, {0, 2}},    {TensorType::Q5_0, {0, -1}},
+    {TensorType::Q5_1, {0, 2}},    {TensorType::Q8_0, {0, -1}},   {TensorType::Q2_K, {80, 82}},
+    {TensorType::Q3_K, {108, -1}}, {TensorType::Q4_K, {0, 2}},    {TensorType::Q5_K, {0, 2}},
     {TensorType::Q6_K, {208, -1}}, {TensorType::IQ4_NL, {0, -1}}, {TensorType::IQ4_XS, {0, -1}},
     {TensorType::MXFP4, {-1, -1}},
 };
@@ -60,7 +60,8 @@ inline std::vector<float> random_floats(size_t n, std::mt19937& rng, float scale
 }
 
 // Random GGUF blocks of n rows of k values, with scales of a sane size.
-inline std::vector<uint8_t> random_tensor(TensorType type, int64_t n, int64_t k, std::mt19937& rng) {
+inline std::vector<uint8_t> random_tensor(TensorType type, int64_t n, int64_t k,
+                                          std::mt19937& rng) {
   const quant::TypeInfo& info = quant::type_info(type);
   const size_t blocks = static_cast<size_t>(n * k / info.block);
   const size_t bytes = static_cast<size_t>(info.block_bytes);
@@ -90,8 +91,8 @@ struct Matrix {
   Matrix(TensorType type, int64_t n, int64_t k, std::mt19937& rng)
       : source(random_tensor(type, n, k, rng)), packed(packed_bytes(type, n, k)) {
     pack_groups(type, source.data(), n, k, 0, (n + 15) / 16, packed.data());
-    view = {static_cast<uint32_t>(type), n, k,
-            static_cast<int64_t>(packed_group_bytes(type, k)), packed.data()};
+    view = {static_cast<uint32_t>(type), n, k, static_cast<int64_t>(packed_group_bytes(type, k)),
+            packed.data()};
   }
   std::vector<uint8_t> source;
   Buffer packed;

@@ -2,12 +2,12 @@
 //
 // One zmm is the 16 virtual lanes of every float sum; a short last vector is masked, so its missing
 // lanes keep their value. No linkage but add_avx512 (x86_avx512vnni.cpp says why).
-#include <immintrin.h>
-#include <stdint.h>
-
 #include "kernels/kernels.h"
 #include "kernels/levels.h"
 #include "kernels/x86_avx512_math.h"
+
+#include <immintrin.h>
+#include <stdint.h>
 
 namespace culet::kernels {
 namespace {
@@ -43,39 +43,57 @@ CULET_INLINE void map2(const float* a, const float* b, int64_t n, float* y, F f)
     _mm512_storeu_ps(y + i, f(_mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i)));
   if (i == n) return;
   const __mmask16 m = tail_mask(n - i);
-  _mm512_mask_storeu_ps(y + i, m, f(_mm512_maskz_loadu_ps(m, a + i), _mm512_maskz_loadu_ps(m, b + i)));
+  _mm512_mask_storeu_ps(y + i, m,
+                        f(_mm512_maskz_loadu_ps(m, a + i), _mm512_maskz_loadu_ps(m, b + i)));
 }
 
 void unary(Unary op, const float* x, int64_t n, float* y) {
   switch (op) {
-    case kSilu: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return silu16(v); });
-    case kGelu: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return gelu16(v); });
-    case kGeluErf: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return gelu_erf16(v); });
-    case kRelu: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return relu16(v); });
-    case kSigmoid: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return sigmoid16(v); });
-    case kTanh: return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return tanh16(v); });
-    case kUnaryCount: return;
+    case kSilu:
+      return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return silu16(v); });
+    case kGelu:
+      return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return gelu16(v); });
+    case kGeluErf:
+      return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return gelu_erf16(v); });
+    case kRelu:
+      return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return relu16(v); });
+    case kSigmoid:
+      return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return sigmoid16(v); });
+    case kTanh:
+      return map(x, n, y, CULET_LAMBDA(=, __m512 v) { return tanh16(v); });
+    case kUnaryCount:
+      return;
   }
 }
 
 void binary(Binary op, const float* a, const float* b, int64_t n, float* y) {
   switch (op) {
-    case kAdd: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_add_ps(u, v); });
-    case kSub: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_sub_ps(u, v); });
-    case kMul: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_mul_ps(u, v); });
-    case kDiv: return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_div_ps(u, v); });
-    case kBinaryCount: return;
+    case kAdd:
+      return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_add_ps(u, v); });
+    case kSub:
+      return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_sub_ps(u, v); });
+    case kMul:
+      return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_mul_ps(u, v); });
+    case kDiv:
+      return map2(a, b, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_div_ps(u, v); });
+    case kBinaryCount:
+      return;
   }
 }
 
 void binary_scalar(Binary op, const float* a, float b, int64_t n, float* y) {
   const __m512 v = set1(b);
   switch (op) {
-    case kAdd: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_add_ps(u, v); });
-    case kSub: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_sub_ps(u, v); });
-    case kMul: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_mul_ps(u, v); });
-    case kDiv: return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_div_ps(u, v); });
-    case kBinaryCount: return;
+    case kAdd:
+      return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_add_ps(u, v); });
+    case kSub:
+      return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_sub_ps(u, v); });
+    case kMul:
+      return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_mul_ps(u, v); });
+    case kDiv:
+      return map(a, n, y, CULET_LAMBDA(=, __m512 u) { return _mm512_div_ps(u, v); });
+    case kBinaryCount:
+      return;
   }
 }
 
@@ -99,7 +117,9 @@ void rms_norm(const float* x, const float* w, float eps, int64_t n, float* y) {
   const float mean = fold(lanes) / static_cast<float>(n);
   const __m512 r = set1(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + eps))));
   if (w)
-    map2(x, w, n, y, CULET_LAMBDA(=, __m512 v, __m512 u) { return _mm512_mul_ps(_mm512_mul_ps(v, r), u); });
+    map2(
+        x, w, n, y,
+        CULET_LAMBDA(=, __m512 v, __m512 u) { return _mm512_mul_ps(_mm512_mul_ps(v, r), u); });
   else
     map(x, n, y, CULET_LAMBDA(=, __m512 v) { return _mm512_mul_ps(v, r); });
 }
@@ -171,12 +191,14 @@ void rope(const float* x, const float* cos_sin, int32_t dims, int32_t head_dim, 
   const __m512i zip1 = _mm512_add_epi32(zip0, _mm512_set1_epi32(8));
   for (int32_t i = 0; i < half; i += 16) {
     const __mmask16 m = tail_mask(half - i);
-    const __mmask16 m0 = tail_mask(2 * (half - i)), m1 = tail_mask(2 * (half - i) > 16 ? 2 * (half - i) - 16 : 0);
+    const __mmask16 m0 = tail_mask(2 * (half - i)),
+                    m1 = tail_mask(2 * (half - i) > 16 ? 2 * (half - i) - 16 : 0);
     const __m512 c = _mm512_maskz_loadu_ps(m, cos_sin + i);
     const __m512 s = _mm512_maskz_loadu_ps(m, cos_sin + half + i);
     __m512 x0, x1;
     if (adjacent) {
-      const __m512 a = _mm512_maskz_loadu_ps(m0, x + 2 * i), b = _mm512_maskz_loadu_ps(m1, x + 2 * i + 16);
+      const __m512 a = _mm512_maskz_loadu_ps(m0, x + 2 * i),
+                   b = _mm512_maskz_loadu_ps(m1, x + 2 * i + 16);
       x0 = _mm512_permutex2var_ps(a, even, b);
       x1 = _mm512_permutex2var_ps(a, odd, b);
     } else {

@@ -3,14 +3,14 @@
 // A tile of (row, head) pairs of one kv head meets each block together, so that a loaded key vector
 // (16 keys of one dimension) and a loaded value vector serve all pairs; in prefill the tile spans
 // rows, in decode the heads that share the kv head. Keys that a row may not see are computed in
-// their own lanes and dropped by masks: they never meet a visible key's sums. Values are summed over
-// runs of keys that neighbouring pairs see alike, each pair's keys in ascending order.
-#include <immintrin.h>
-#include <stdint.h>
-
+// their own lanes and dropped by masks: they never meet a visible key's sums. Values are summed
+// over runs of keys that neighbouring pairs see alike, each pair's keys in ascending order.
 #include "kernels/kernels.h"
 #include "kernels/levels.h"
 #include "kernels/x86_avx512_math.h"
+
+#include <immintrin.h>
+#include <stdint.h>
 
 namespace culet::kernels {
 namespace {
@@ -84,11 +84,19 @@ typedef void (*KeyDotsFn)(const AttendArgs&, const uint8_t*, const float* const*
 template <KvType kType>
 CULET_INLINE void run_key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
                                int count, __m512 (*out)[2]) {
-  static constexpr KeyDotsFn kDots[kTilePairs + 1] = {
-      nullptr,            key_dots<kType, 1>, key_dots<kType, 2>,  key_dots<kType, 3>,
-      key_dots<kType, 4>, key_dots<kType, 5>, key_dots<kType, 6>,  key_dots<kType, 7>,
-      key_dots<kType, 8>, key_dots<kType, 9>, key_dots<kType, 10>, key_dots<kType, 11>,
-      key_dots<kType, 12>};
+  static constexpr KeyDotsFn kDots[kTilePairs + 1] = {nullptr,
+                                                      key_dots<kType, 1>,
+                                                      key_dots<kType, 2>,
+                                                      key_dots<kType, 3>,
+                                                      key_dots<kType, 4>,
+                                                      key_dots<kType, 5>,
+                                                      key_dots<kType, 6>,
+                                                      key_dots<kType, 7>,
+                                                      key_dots<kType, 8>,
+                                                      key_dots<kType, 9>,
+                                                      key_dots<kType, 10>,
+                                                      key_dots<kType, 11>,
+                                                      key_dots<kType, 12>};
   kDots[count](a, keys, q, out);
 }
 
@@ -99,9 +107,8 @@ bool score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
   uint32_t masks[kTilePairs], any = 0;
   const float* q[kTilePairs];
   for (int i = 0; i < t->count; i++) {
-    masks[i] = i > 0 && t->row[i] == t->row[i - 1]
-                   ? masks[i - 1]
-                   : visible_mask(a, e, a.positions[t->row[i]]);
+    masks[i] = i > 0 && t->row[i] == t->row[i - 1] ? masks[i - 1]
+                                                   : visible_mask(a, e, a.positions[t->row[i]]);
     q[i] = a.q[e.query] + t->query_offset[i];
     any |= masks[i];
   }
@@ -225,11 +232,19 @@ void sum_pairs(const Run& run) {
 
 template <KvType kType>
 CULET_INLINE void run_sum_pairs(const Run& run, int count) {
-  static constexpr void (*kSums[kTilePairs + 1])(const Run&) = {
-      nullptr,             sum_pairs<kType, 1>, sum_pairs<kType, 2>,  sum_pairs<kType, 3>,
-      sum_pairs<kType, 4>, sum_pairs<kType, 5>, sum_pairs<kType, 6>,  sum_pairs<kType, 7>,
-      sum_pairs<kType, 8>, sum_pairs<kType, 9>, sum_pairs<kType, 10>, sum_pairs<kType, 11>,
-      sum_pairs<kType, 12>};
+  static constexpr void (*kSums[kTilePairs + 1])(const Run&) = {nullptr,
+                                                                sum_pairs<kType, 1>,
+                                                                sum_pairs<kType, 2>,
+                                                                sum_pairs<kType, 3>,
+                                                                sum_pairs<kType, 4>,
+                                                                sum_pairs<kType, 5>,
+                                                                sum_pairs<kType, 6>,
+                                                                sum_pairs<kType, 7>,
+                                                                sum_pairs<kType, 8>,
+                                                                sum_pairs<kType, 9>,
+                                                                sum_pairs<kType, 10>,
+                                                                sum_pairs<kType, 11>,
+                                                                sum_pairs<kType, 12>};
   kSums[count](run);
 }
 
@@ -242,7 +257,8 @@ CULET_INLINE int run_end(uint32_t mask, int j0) {
 // Takes runs that neighbouring pairs begin at the same key, as long as the shortest of them, until
 // every pair's keys among `rows` are used up; `factors` turn to 1 once applied.
 template <KvType kType>
-void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs* t, float* factors) {
+void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs* t,
+                float* factors) {
   uint32_t left[kTilePairs];
   for (int i = 0; i < t->count; i++) left[i] = t->mask[i] & rows;
   for (int i = 0; i < t->count;) {
@@ -256,7 +272,8 @@ void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs
       const int end = run_end(left[i + n], j0);
       j1 = end < j1 ? end : j1;
     }
-    const Run run = {values, a.value_dim, j0, j1, t->score + i, factors + i, t->acc + i * a.value_dim};
+    const Run run = {
+        values, a.value_dim, j0, j1, t->score + i, factors + i, t->acc + i * a.value_dim};
     run_sum_pairs<kType>(run, n);
     for (int k = i; k < i + n; k++) {
       left[k] &= ~(low_bits(j1) ^ low_bits(j0));
@@ -406,8 +423,8 @@ void kv_store(KvType type, const float* k, const float* v, int32_t kv_heads, int
       if (type == kKvF32)
         _mm512_mask_storeu_ps(out, m, x);
       else
-        _mm256_mask_storeu_epi16(
-            out, m, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_mask_storeu_epi16(out, m,
+                                 _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     }
 }
 

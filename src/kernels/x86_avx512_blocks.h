@@ -2,12 +2,12 @@
 // integer and the float matrix kernels; everything has internal linkage.
 #pragma once
 
-#include <immintrin.h>
-#include <stdint.h>
-
 #include "kernels/layout.h"
 #include "kernels/unroll.h"
 #include "quant/blocks.h"
+
+#include <immintrin.h>
+#include <stdint.h>
 
 namespace culet::kernels {
 namespace {

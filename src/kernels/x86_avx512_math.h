@@ -5,11 +5,11 @@
 // so a NaN passes through as in the scalar comparisons.
 #pragma once
 
-#include <immintrin.h>
-#include <stdint.h>
-
 #include "kernels/math_constants.h"
 #include "kernels/unroll.h"
+
+#include <immintrin.h>
+#include <stdint.h>
 
 namespace culet::kernels {
 namespace {
@@ -31,7 +31,8 @@ CULET_INLINE float fold(__m512 v) {
 
 CULET_INLINE __m512 exp16(__m512 x) {
   x = _mm512_min_ps(set1(kExpHigh), _mm512_max_ps(set1(kExpLow), x));
-  const __m512 n = _mm512_sub_ps(_mm512_fmadd_ps(x, set1(kLog2e), set1(kRoundMagic)), set1(kRoundMagic));
+  const __m512 n =
+      _mm512_sub_ps(_mm512_fmadd_ps(x, set1(kLog2e), set1(kRoundMagic)), set1(kRoundMagic));
   __m512 r = _mm512_fnmadd_ps(n, set1(kLn2High), x);
   r = _mm512_fnmadd_ps(n, set1(kLn2Low), r);
   __m512 q = _mm512_fmadd_ps(r, set1(kExp6), set1(kExp5));

@@ -4,12 +4,12 @@
 // quant/dequantize.cpp does) into a buffer of [k][16] floats, which is also how float32 weights lie
 // in memory; then tiles of rows run over it with one fma per k. Accumulators rest in `out` between
 // chunks, so k still ascends without a break.
-#include <immintrin.h>
-#include <stdint.h>
-
 #include "kernels/kernels.h"
 #include "kernels/levels.h"
 #include "kernels/x86_avx512_blocks.h"
+
+#include <immintrin.h>
+#include <stdint.h>
 
 namespace culet::kernels {
 namespace {
@@ -110,9 +110,9 @@ void tile_f(const TileF& t) {
 }
 
 void run_rows(TileF t, int64_t rows) {
-  static constexpr void (*kTiles[kMaxRows + 1])(const TileF&) = {
-      nullptr,   tile_f<1>, tile_f<2>, tile_f<3>, tile_f<4>,
-      tile_f<5>, tile_f<6>, tile_f<7>, tile_f<8>};
+  static constexpr void (*kTiles[kMaxRows + 1])(const TileF&) = {nullptr,   tile_f<1>, tile_f<2>,
+                                                                 tile_f<3>, tile_f<4>, tile_f<5>,
+                                                                 tile_f<6>, tile_f<7>, tile_f<8>};
   const int64_t tiles = (rows + kMaxRows - 1) / kMaxRows;
   for (int64_t i = 0, r = 0; i < tiles; i++) {
     const int64_t count = (rows - r) / (tiles - i);

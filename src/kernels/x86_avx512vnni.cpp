@@ -9,12 +9,12 @@
 //
 // Nothing here may have external or weak linkage but add_avx512vnni: this file is compiled for one
 // CPU family and the linker must not pick its code for others.
-#include <immintrin.h>
-#include <stdint.h>
-
 #include "kernels/kernels.h"
 #include "kernels/levels.h"
 #include "kernels/x86_avx512_blocks.h"
+
+#include <immintrin.h>
+#include <stdint.h>
 
 namespace culet::kernels {
 namespace {
@@ -41,8 +41,8 @@ struct Tile {
   int64_t d_stride;
   const int32_t* table;
   int64_t table_stride;
-  int64_t blocks;   // of this chunk of k
-  bool continued;   // accumulators start from `out`
+  int64_t blocks;  // of this chunk of k
+  bool continued;  // accumulators start from `out`
   float* out;
   int64_t stride;
 };
@@ -54,7 +54,8 @@ CULET_INLINE __m512 accumulate(const Scales<kIndex>& w, __m512i dot0, __m512i do
   constexpr PackedLayout l = kLayouts[kIndex];
   __m512i isum = dot0;
   if constexpr (halves(l))
-    isum = _mm512_add_epi32(_mm512_mullo_epi32(dot0, w.scale[0]), _mm512_mullo_epi32(dot1, w.scale[1]));
+    isum = _mm512_add_epi32(_mm512_mullo_epi32(dot0, w.scale[0]),
+                            _mm512_mullo_epi32(dot1, w.scale[1]));
   acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum), _mm512_mul_ps(w.d, d_a), acc);
   if constexpr (l.min == kMinNone) return acc;
   __m512 sum;
@@ -78,8 +79,8 @@ struct Dots {
   CULET_INLINE void start(const int32_t* table, int64_t table_stride) {
     unroll<R * H>(CULET_LAMBDA(&, auto i) {
       constexpr int r = i / H, h = i % H;
-      const __m512i v = bias(l) != 0 ? _mm512_set1_epi32(table[r * table_stride + h])
-                                     : _mm512_setzero_si512();
+      const __m512i v =
+          bias(l) != 0 ? _mm512_set1_epi32(table[r * table_stride + h]) : _mm512_setzero_si512();
       unroll<G>(CULET_LAMBDA(&, auto g) { dot[r][g][h] = v; });
     });
   }
@@ -89,7 +90,8 @@ struct Dots {
     __m512i low[G], high[G];
     unroll<G>(CULET_LAMBDA(&, auto g) {
       if (R == 1)
-        _mm_prefetch(reinterpret_cast<const char*>(codes[g] + kPrefetchBytes + 64 * kT), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(codes[g] + kPrefetchBytes + 64 * kT),
+                     _MM_HINT_T0);
       widen<kIndex, kT>(codes[g], &low[g], &high[g]);
     });
     unroll<R>(CULET_LAMBDA(&, auto r) {
@@ -134,9 +136,9 @@ void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
         Scales<kIndex> scales;
         scales.load_block(header[g], i);
         unroll<R>(CULET_LAMBDA(&, auto r) {
-          acc[r][g] = accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
-                                 _mm512_set1_ps(d[r * t.d_stride]), table + r * t.table_stride,
-                                 acc[r][g]);
+          acc[r][g] =
+              accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
+                         _mm512_set1_ps(d[r * t.d_stride]), table + r * t.table_stride, acc[r][g]);
         });
       });
     }
@@ -182,10 +184,15 @@ template <int kIndex>
 void panel(const PackedMatrix* w, Tile t, int64_t rows, int64_t block0, int64_t group0,
            int64_t group1) {
   constexpr PackedLayout l = kLayouts[kIndex];
-  static constexpr TileFn kTiles[9] = {
-      nullptr,           tile_of<kIndex, 1>(), tile_of<kIndex, 2>(), tile_of<kIndex, 3>(),
-      tile_of<kIndex, 4>(), tile_of<kIndex, 5>(), tile_of<kIndex, 6>(), tile_of<kIndex, 7>(),
-      tile_of<kIndex, 8>()};
+  static constexpr TileFn kTiles[9] = {nullptr,
+                                       tile_of<kIndex, 1>(),
+                                       tile_of<kIndex, 2>(),
+                                       tile_of<kIndex, 3>(),
+                                       tile_of<kIndex, 4>(),
+                                       tile_of<kIndex, 5>(),
+                                       tile_of<kIndex, 6>(),
+                                       tile_of<kIndex, 7>(),
+                                       tile_of<kIndex, 8>()};
   const int64_t chunk = block0 / l.unit * unit_bytes(l);
   const int64_t tiles = (rows + max_rows(l) - 1) / max_rows(l);
   const int step = rows == 1 ? 1 : 2;
