@@ -219,6 +219,28 @@ Result<std::optional<ModelRef>> find_own_model(const Places& places, const Catal
   return Search(places, catalogue, std::string(rest), only).in_own();
 }
 
+Result<RemovedModel> remove_model(const Places& places, const Catalogue& catalogue,
+                                  std::string_view name) {
+  auto own = find_own_model(places, catalogue, name);
+  if (!own && own.error().code == ErrorCode::kCorrupt) {  // damaged: its file still goes
+    if (const CatalogueModel* model = catalogue.find(name)) {
+      return remove_own(places, catalogue_path(places, *model));
+    }
+  }
+  if (!own) return tl::unexpected(own.error());
+  if (own->has_value()) return remove_own(places, (*own)->path);
+  CULET_TRY(const ModelRef other, find_model(places, catalogue, name));
+  const bool ollama = is_inside(other.path, places.ollama);
+  const bool hub = is_inside(other.path, places.hugging_face);
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format(
+          "'{}' is not culet's to remove: it is {} ({}); {}", name,
+          ollama ? "in the Ollama store" : (hub ? "in the Hugging Face cache" : "a file of yours"),
+          other.path,
+          ollama ? "run: ollama rm NAME" : (hub ? "run: hf cache delete" : "remove it yourself")));
+}
+
 Result<std::string> model_sha256(const Places& places, const ModelRef& model,
                                  const BytesProgress& progress) {
   if (!model.sha256.empty()) return model.sha256;

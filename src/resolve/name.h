@@ -31,6 +31,10 @@ Result<ModelRef> find_model(const Places& places, const Catalogue& catalogue,
 Result<std::optional<ModelRef>> find_own_model(const Places& places, const Catalogue& catalogue,
                                                std::string_view name);
 
+// See culet::remove_model.
+Result<RemovedModel> remove_model(const Places& places, const Catalogue& catalogue,
+                                  std::string_view name);
+
 // The digest of the model's file: known, or computed and remembered.
 Result<std::string> model_sha256(const Places& places, const ModelRef& model,
                                  const BytesProgress& progress);

@@ -1,0 +1,18 @@
+// Fetching models: the only code of culet that uses the network.
+#pragma once
+
+#include "culet/models.h"
+#include "culet/result.h"
+#include "resolve/catalogue.h"
+#include "resolve/http.h"
+#include "resolve/places.h"
+
+#include <string_view>
+
+namespace culet::resolve {
+
+// See culet::pull_model.
+Result<ModelRef> pull_model(const Places& places, const Catalogue& catalogue, std::string_view name,
+                            const PullProgressFn& progress, const HttpSettings& settings);
+
+}  // namespace culet::resolve
