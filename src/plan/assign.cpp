@@ -100,6 +100,11 @@ void set_ranges(Plan* plan) {
     last = layer;
     inside = true;
   }
+  int32_t next = plan->prologue;  // a layer without ops is an empty range where it would stand
+  for (LayerRange& r : plan->layers) {
+    if (r.count == 0) r.first = next;
+    next = r.first + r.count;
+  }
 }
 
 }  // namespace

@@ -646,22 +646,6 @@ class Builder {
     return false;
   }
 
-  static std::string operand_text(const Signature& s) {
-    using K = OperandRule::Kind;
-    std::string out;
-    for (const OperandRule& r : s.operands) {
-      const char* text = r.kind == K::kValue            ? "a value"
-                         : r.kind == K::kTensor         ? "a tensor"
-                         : r.kind == K::kOptionalTensor ? "a tensor or none"
-                         : r.kind == K::kFact           ? "a number"
-                         : r.kind == K::kState          ? "a state"
-                         : r.kind == K::kCacheOrPair    ? "a cache or (k, v)"
-                                                        : "values";
-      out += (out.empty() ? "" : ", ") + std::string(text);
-    }
-    return out;
-  }
-
   Result<void> cache_or_pair(const Expr& e, Op* op, ShapeCall* call, CacheSpec* cache) {
     if (e.kind == Kind::kTuple) {
       if (e.kids.size() != 2) return error(e.place, "attention without a cache takes (k, v)");

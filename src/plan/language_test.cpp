@@ -438,6 +438,26 @@ TEST(Language, ScopeOfALayer) {
             ops_of(p, OpKind::arithmetic, 0)[0]->out[0]);
 }
 
+TEST(Language, RowsMadeBehindTheLastAppendAreSelectedToo) {
+  const Plan p = plan_of(toy("cache kv: keys 1 x 8\n",
+                             "layer:\n  k = x as [1, 8]\n  append kv: k, k\n  x = x * 2\n",
+                             "model:\n  x = embed(token_embd)\n  layers: layer\n"
+                             "  x = x + embed(token_embd)\n"
+                             "  output logits = rms_norm(x, output_norm, eps)\n"));
+  const auto embeds = ops_of(p, OpKind::embed);
+  ASSERT_EQ(embeds.size(), 2u);
+  EXPECT_EQ(value(p, embeds[1]->out[0]).rows, RowSet::kAll);
+  EXPECT_EQ(count(p, OpKind::select_rows), 2);
+  EXPECT_EQ(value(p, p.output("logits")).rows, RowSet::kWanted);
+}
+
+TEST(Language, LayersWithoutOps) {
+  const Plan p = plan_of(toy("", "layer:\n  when i == 0:\n    x = x * 2\n"));
+  EXPECT_EQ(p.layers[0].count, 1);
+  EXPECT_EQ(p.layers[1].count, 0);
+  EXPECT_EQ(plan_of(toy("", "layer:\n  y = x * 2\n")).layers[0].count, 0);
+}
+
 TEST(Language, MessagesArePrintable) {
   const std::string m = message_of(toy("let a = \"\x01\x7f\" + 1 \x02\n"));
   for (char c : m) EXPECT_TRUE(static_cast<unsigned char>(c) >= 32 && c != 127) << m;

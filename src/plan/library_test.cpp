@@ -212,6 +212,30 @@ TEST(Library, ABrokenFileDisablesItsArchitecture) {
   EXPECT_TRUE(has(m, "other.arch:3:1: a tab")) << m;
 }
 
+// The files that docs/formats/arch.md shows under `my-archs/NAME.arch`.
+std::string example(const std::string& name) {
+  const std::string doc = read_text(CULET_SOURCE_DIR "/docs/formats/arch.md");
+  const size_t at = doc.find("`my-archs/" + name + "`:\n```\n");
+  EXPECT_NE(at, std::string::npos) << name;
+  const size_t begin = doc.find("```\n", at) + 4;
+  return doc.substr(begin, doc.find("```\n", begin) - begin);
+}
+
+TEST(Library, TheExamplesOfTheDocumentWork) {
+  Folder folder;
+  folder.write("qwen3.arch", example("qwen3.arch"));
+  folder.write("mymodel.arch", example("mymodel.arch"));
+  const ArchLibrary library = folder.open();
+  EXPECT_EQ(compiled(library, "qwen3").plan.ropes[0].base, 500000);
+  auto found = library.find("mymodel");
+  ASSERT_TRUE(found) << found.error().message;
+  const ModelPtr model = fixture("qwen3");
+  auto c = compile_text(builtin(), **found, model->file, {});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(ops_of(c->plan, OpKind::gated_linear)[0]->attr.activation, Activation::kGelu);
+  EXPECT_EQ(ops_of(c->plan, OpKind::attend)[0]->attr.scale, 0.125f);  // width 64
+}
+
 // ---- model files
 
 std::string lower(std::string s) {

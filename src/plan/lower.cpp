@@ -4,6 +4,7 @@
 #include "plan/passes.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace culet::plan {
 namespace {
@@ -26,33 +27,45 @@ void select_rows(Plan* plan) {
   for (size_t k = 0; k < plan->ops.size(); ++k)
     if (writes_memory(plan->ops[k].kind)) border = k + 1;
   if (border == 0) return;  // an encoder: every row counts
-  std::vector<bool> before(plan->values.size(), false);
+  std::vector<bool> all_rows(plan->values.size(), false);
   for (size_t k = 0; k < border; ++k)
-    for (ValueId v : plan->ops[k].out) before[static_cast<size_t>(v)] = true;
+    for (ValueId v : plan->ops[k].out) all_rows[static_cast<size_t>(v)] = true;
   std::vector<ValueId> selected(plan->values.size(), kNone);  // of each value that crosses
-  std::vector<Op> selects;
+  const auto select = [&](ValueId v, const Op& behind) {
+    Op op;
+    op.kind = OpKind::select_rows;
+    op.layer = behind.layer;
+    op.line = behind.line;
+    op.in = {v};
+    op.out = {clone(plan, v)};
+    plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
+    selected[static_cast<size_t>(v)] = op.out[0];
+    return op;
+  };
+  std::vector<Op> selects, rest;
   const auto cross = [&](ValueId* v) {
-    if (!before[static_cast<size_t>(*v)]) return;
-    if (selected[static_cast<size_t>(*v)] == kNone) {
-      Op op;
-      op.kind = OpKind::select_rows;
-      op.layer = plan->ops[border - 1].layer;
-      op.line = plan->ops[border - 1].line;
-      op.in = {*v};
-      op.out = {clone(plan, *v)};
-      selected[static_cast<size_t>(*v)] = op.out[0];
-      selects.push_back(std::move(op));
-    }
+    if (!all_rows[static_cast<size_t>(*v)]) return;
+    if (selected[static_cast<size_t>(*v)] == kNone)
+      selects.push_back(select(*v, plan->ops[border - 1]));
     *v = selected[static_cast<size_t>(*v)];
   };
-  for (size_t k = border; k < plan->ops.size(); ++k)
-    for (ValueId& v : plan->ops[k].in) cross(&v);
+  for (size_t k = border; k < plan->ops.size(); ++k) {
+    Op op = std::move(plan->ops[k]);
+    for (ValueId& v : op.in) cross(&v);
+    const bool source = op.in.empty();  // embed and the like make every row, wherever they stand
+    for (ValueId v : op.out) {
+      all_rows[static_cast<size_t>(v)] = source;
+      if (!source) plan->values[static_cast<size_t>(v)].rows = RowSet::kWanted;
+    }
+    rest.push_back(std::move(op));
+    if (!source) continue;
+    const Op made = rest.back();
+    for (ValueId v : made.out) rest.push_back(select(v, made));
+  }
   for (Output& o : plan->outputs) cross(&o.value);
-  for (size_t k = border; k < plan->ops.size(); ++k)
-    for (ValueId v : plan->ops[k].out) plan->values[static_cast<size_t>(v)].rows = RowSet::kWanted;
-  for (const Op& op : selects) plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
-  plan->ops.insert(plan->ops.begin() + static_cast<std::ptrdiff_t>(border), selects.begin(),
-                   selects.end());
+  plan->ops.resize(border);
+  for (std::vector<Op>* part : {&selects, &rest})
+    std::move(part->begin(), part->end(), std::back_inserter(plan->ops));
 }
 
 void insert_quantize(Plan* plan, const format::GgufFile& model, const format::GgufFile* target) {

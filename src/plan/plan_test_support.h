@@ -194,6 +194,11 @@ inline void check_plan(const Plan& plan) {
       for (ValueId i : op.in) ASSERT_EQ(value(plan, v).rows, value(plan, i).rows) << "op " << k;
     }
   }
+  int32_t next = plan.prologue;
+  for (const LayerRange& r : plan.layers) {
+    ASSERT_EQ(r.first, next);
+    next += r.count;
+  }
   for (const Output& o : plan.outputs) life[static_cast<size_t>(o.value)].second = forever;
   for (size_t a = 0; a < plan.values.size(); ++a) {
     if (life[a].first > forever) continue;

@@ -74,6 +74,20 @@ const std::vector<Signature>& signatures() {
   return kAll;
 }
 
+std::string operand_text(const Signature& s) {
+  using K = OperandRule::Kind;
+  static constexpr std::pair<K, std::string_view> kTexts[] = {
+      {K::kValue, "a value"},   {K::kValues, "values"},
+      {K::kTensor, "a tensor"}, {K::kOptionalTensor, "a tensor or none"},
+      {K::kFact, "a number"},   {K::kCache, "a cache"},
+      {K::kState, "a state"},   {K::kCacheOrPair, "a cache or (k, v)"}};
+  std::string out;
+  for (const OperandRule& r : s.operands)
+    for (const auto& [kind, text] : kTexts)
+      if (kind == r.kind) out += (out.empty() ? "" : ", ") + std::string(text);
+  return out;
+}
+
 const Signature* find_signature(std::string_view name) {
   for (const Signature& s : signatures())
     if (s.writable && s.name == name && s.kind != OpKind::append && s.kind != OpKind::arithmetic)

@@ -37,6 +37,8 @@ struct Signature {
   std::vector<AttributeRule> attributes;
 };
 
+std::string operand_text(const Signature& s);  // "a value, a tensor or none", for messages
+
 const std::vector<Signature>& signatures();              // in OpKind order
 const Signature* find_signature(std::string_view name);  // nullptr: no op a file can write
 
