@@ -281,7 +281,8 @@ void describe_model(const ModelOptions& options, LoadedModel* model) {
   describe_plan(model->compiled, &info);
   info.isa = model->kernels.isa;
   info.precise = options.precise;
-  info.has_chat_template = model->chat != nullptr;
+  // A template that cannot be used is still there: rendering says what is wrong with it.
+  info.has_chat_template = model->chat != nullptr || !model->chat_error.empty();
   info.threads = model->pool->size();
   info.packed_bytes = model->executor->packed_bytes();
   info.workspace_bytes = model->executor->workspace_bytes();
