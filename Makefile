@@ -36,11 +36,13 @@ build/%/build.ninja: CMakePresets.json
 	@touch $@
 
 build: build/release/build.ninja
-	@cmake --build --preset release --target culet
+	@$(build_culet)
 
-# Rebuilding is silent when the program is there already: the answer is what one wants to see.
+# Rebuilding is silent, unless it fails, when the program is there already: the answer is what one wants to see.
+build_culet := cmake --build --preset release --target culet
 run: build/release/build.ninja
-	@cmake --build --preset release --target culet $(if $(wildcard build/release/culet),-- --quiet) >&2
+	@if [ -x build/release/culet ]; then said=$$($(build_culet) 2>&1) || { echo "$$said" >&2; exit 1; }; \
+	else $(build_culet) >&2; fi
 	@model=$$(scripts/fetch_model "$$MODEL") && exec build/release/culet run "$$model" "$$PROMPT" $(ARGS)
 
 # One ctest over both builds, so that its last lines speak for everything.
