@@ -21,12 +21,18 @@ namespace {
 
 constexpr int kPanelRows = 32;
 constexpr int kTableEntries = 4096;  // (row, k-block) pairs of a panel's table; 32 KiB
+// Few rows leave the product bound by memory: weights are asked for this far ahead. Groups follow
+// each other in memory, so the distance crosses into the next one.
 constexpr int kPrefetchBytes = 8192;
+constexpr int kPrefetchRows = 4;
 
 // 32-bit words a (row, k-block) has in the panel's table.
 constexpr int words(const PackedLayout& l) { return halves(l) ? 2 : 1; }
 constexpr int max_rows(const PackedLayout& l) { return halves(l) ? 6 : 8; }
 
+CULET_INLINE void prefetch(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
 CULET_INLINE __m512i broadcast32(const int8_t* p) {
   int32_t v;
   __builtin_memcpy(&v, p, 4);
@@ -88,12 +94,7 @@ struct Dots {
   template <int kT>
   CULET_INLINE void step(const uint8_t* const* codes, const int8_t* q, int64_t q_stride) {
     __m512i low[G], high[G];
-    unroll<G>(CULET_LAMBDA(&, auto g) {
-      if (R == 1)
-        _mm_prefetch(reinterpret_cast<const char*>(codes[g] + kPrefetchBytes + 64 * kT),
-                     _MM_HINT_T0);
-      widen<kIndex, kT>(codes[g], &low[g], &high[g]);
-    });
+    unroll<G>(CULET_LAMBDA(&, auto g) { widen<kIndex, kT>(codes[g], &low[g], &high[g]); });
     unroll<R>(CULET_LAMBDA(&, auto r) {
       const __m512i a_low = broadcast32(q + r * q_stride + 4 * kT);
       const __m512i a_high = broadcast32(q + r * q_stride + 4 * kT + 16);
@@ -126,6 +127,15 @@ void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
     for (int i = 0; i < count; i++, q += 32, d++, table += words(l)) {
       const uint8_t* codes[G];
       for (int g = 0; g < G; g++) codes[g] = header[g] + header_bytes(l) + i * code_bytes(l);
+      if constexpr (R <= kPrefetchRows) {
+        for (int g = 0; g < G; g++) {
+          unroll<code_bytes(l) / 64>(
+              CULET_LAMBDA(&, auto n) { prefetch(codes[g] + kPrefetchBytes / G + 64 * n); });
+          if (i == 0)
+            unroll<header_bytes(l) / 64>(
+                CULET_LAMBDA(&, auto n) { prefetch(header[g] + kPrefetchBytes / G + 64 * n); });
+        }
+      }
       Dots<kIndex, R, G> dots;
       dots.start(table, t.table_stride);
       dots.template step<0>(codes, q, t.q_stride);
