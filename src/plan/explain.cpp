@@ -42,14 +42,24 @@ std::string attributes_text(const Plan& plan, const Op& op) {
     const RopeSpec& r = plan.ropes[static_cast<size_t>(a.rope)];
     out += fmt::format(" {} dims={} base={} scale={}", a.rope_adjacent ? "adjacent" : "halves",
                        r.dims, r.base, r.scale);
+    if (r.attn_factor != 1) out += fmt::format(" attn_factor={}", r.attn_factor);
+    if (r.factors != kNone) out += " factors";
   }
   if (a.cache != kNone) {
     const CacheSpec& c = plan.caches[static_cast<size_t>(a.cache)];
     out += fmt::format(" cache={}/{}", c.name, c.layer);
     if (c.policy == CachePolicy::kWindow) out += fmt::format(" window={}", c.window);
   }
-  if (op.kind == OpKind::attend)
+  if (op.kind == OpKind::attend) {
     out += fmt::format(" heads={}/{} scale={}", a.heads, a.kv_heads, a.scale);
+    if (a.softcap != 0) out += fmt::format(" softcap={}", a.softcap);
+    if (a.mask == Mask::kFull) out += " mask=full";
+    if (a.mask == Mask::kBand) out += fmt::format(" mask=band({})", a.band);
+  }
+  if (op.kind == OpKind::softcap) out += fmt::format(" cap={}", a.scalar);
+  if (op.kind == OpKind::slice || op.kind == OpKind::view_layer)
+    out += fmt::format(" columns {}..{}", a.first, a.first + a.count);
+  if (op.kind == OpKind::route) out += fmt::format(" top={}", a.top);
   if (a.activation != Activation::kNone)
     out += fmt::format(" act={}", kActs[static_cast<size_t>(a.activation)]);
   if (a.eps != 0) out += fmt::format(" eps={}", a.eps);

@@ -19,7 +19,7 @@ using Kind = Expr::Kind;
 constexpr int kMaxLayers = 4096;
 constexpr int kMaxDepth = 200;
 // Load-time work of the largest real models stays below a tenth of this.
-constexpr size_t kMaxSteps = 4'000'000;
+constexpr size_t kMaxSteps = 2'000'000;
 constexpr size_t kMaxGuess = 64;  // longer names get no "did you mean"
 
 constexpr std::string_view kWords[] = {"adjacent", "halves",   "causal", "full", "global",

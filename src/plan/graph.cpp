@@ -36,7 +36,7 @@ class Builder {
     plan_.kind = arch_.kind;
     used_.assign(facts_.model().tensors().size(), false);
     CULET_TRY_VOID(check_externs());
-    CULET_TRY_VOID(check_requires());
+    CULET_TRY_VOID(check_requires(facts_, plan_.n_layers));
     const Block* model = arch_.block("model");
     if (!model) return error({last_file(), 1, 1}, "the block 'model:' is missing");
     for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));
@@ -84,17 +84,6 @@ class Builder {
     return error(model.place, fmt::format("a model of kind {} needs the output '{}'; write: output "
                                           "{} = ...",
                                           arch_.kind, needed, needed));
-  }
-
-  Result<void> check_requires() {
-    for (const Require& r : arch_.requires_) {
-      const bool each = facts_.depends_on_layer(*r.condition);
-      for (int i = 0; i < (each ? plan_.n_layers : 1); ++i) {
-        CULET_TRY(bool ok, facts_.flag(*r.condition, each ? i : -1));
-        if (!ok) return error(r.place, r.message, ErrorCode::kUnsupported);
-      }
-    }
-    return {};
   }
 
   // ---- statements
@@ -187,8 +176,7 @@ class Builder {
     plan_.caches.push_back(spec);
     caches_[{decl->name, layer_}] = op.attr.cache;
     call.cache = &spec;
-    CULET_TRY(auto none, emit(std::move(op), std::move(call), s.place));
-    static_cast<void>(none);
+    CULET_TRY_VOID(emit(std::move(op), std::move(call), s.place));
     return {};
   }
 

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
+#include <ctime>
 
 namespace culet::plan::test {
 namespace {
@@ -260,10 +260,9 @@ TEST(BadModels, AreRefusedForTheStatedReason) {
     auto model = format::GgufFile::parse(std::as_bytes(std::span(bytes)), file);
     EXPECT_TRUE(!mine || model);
     if (!model) continue;
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     auto c = compile(builtin(), *model, {});
-    const auto spent = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(std::chrono::duration<double>(spent).count(), 1);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 1);
     if (mine) {
       ++seen;
       ASSERT_FALSE(c);

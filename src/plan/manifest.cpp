@@ -146,6 +146,17 @@ class Manifest {
 
 }  // namespace
 
+Result<void> check_requires(Facts& facts, int32_t layers) {
+  for (const Require& r : facts.arch().requires_) {
+    const bool each = facts.depends_on_layer(*r.condition);
+    for (int i = 0; i < (each ? layers : 1); ++i) {
+      CULET_TRY(bool ok, facts.flag(*r.condition, each ? i : -1));
+      if (!ok) return facts.error(r.place, r.message, ErrorCode::kUnsupported);
+    }
+  }
+  return {};
+}
+
 Result<void> check_manifest(Facts& facts, const std::vector<bool>& used, int32_t layers,
                             std::vector<std::string>* warnings) {
   Manifest manifest(facts, layers);

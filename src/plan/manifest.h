@@ -1,4 +1,5 @@
-// Nothing of a model file goes unread: every tensor and every key that changes numbers.
+// What a model file must and must not have: the text's 'require' lines hold, and nothing of the
+// file goes unread, neither a tensor nor a key that changes numbers.
 #pragma once
 
 #include "culet/result.h"
@@ -8,6 +9,9 @@
 #include <vector>
 
 namespace culet::plan {
+
+// A condition that differs from layer to layer is checked in each.
+Result<void> check_requires(Facts& facts, int32_t layers);
 
 // used[t]: the graph reads tensor t. Errors: a tensor that is neither read nor ignored; a key under
 // rope. or attention. that the text neither names nor ignores. Other unread keys are warnings.
