@@ -2,13 +2,13 @@
 // pieces that respect the limits, or in an error with a message; never in a crash or a hang.
 #include "template/chat_template.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-
-#include <nlohmann/json.hpp>
 
 namespace {
 
@@ -57,8 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const std::string text(input.substr(std::min(split + 1, size)));
-  const auto pieces = (*parsed)->render(
-      conversation(text), {{"add_generation_prompt", true}, {"bos_token", "<s>"}});
+  const auto pieces = (*parsed)->render(conversation(text),
+                                        {{"add_generation_prompt", true}, {"bos_token", "<s>"}});
   if (pieces) {
     check(*pieces);
   } else {

@@ -63,7 +63,7 @@ WEATHER = {
         "parameters": {
             "type": "object",
             "properties": {
-                "city": {"type": "string", "description": "A city, e.g. \"Zürich\""},
+                "city": {"type": "string", "description": "A city, e.g. \"Z\u00fcrich\""},
                 "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
                 "days": {"type": ["integer", "null"], "minimum": 1, "maximum": 1.5e10},
                 "places": {
@@ -93,9 +93,9 @@ def call(arguments, name="get_weather", call_id="abcdefgh9"):
 def conversations():
     system = {"role": "system", "content": "You are terse."}
     user = {"role": "user", "content": "What is 2+2?"}
-    weather = {"role": "user", "content": "Weather in Zürich?"}
-    arguments = {"city": "Zürich", "days": 3, "deep": {"a": [1, 2.5, None, True], "b": "x\ny"}}
-    odd = "  <|im_end|>\n'quoted' \"double\" \\ {{ x }} {% y %} <b>&amp;</b> é 日本 \U0001F600 </think> \t"
+    weather = {"role": "user", "content": "Weather in Z\u00fcrich?"}
+    arguments = {"city": "Z\u00fcrich", "days": 3, "deep": {"a": [1, 2.5, None, True], "b": "x\ny"}}
+    odd = "  <|im_end|>\n'quoted' \"double\" \\ {{ x }} {% y %} <b>&amp;</b> \u00e9 \u65e5\u672c \U0001F600 </think> \t"
     called = {"role": "assistant", "content": "", "tool_calls": [call(arguments)]}
     result = {
         "role": "tool", "name": "get_weather", "tool_call_id": "abcdefgh9",

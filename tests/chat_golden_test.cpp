@@ -2,17 +2,17 @@
 //
 // The templates are read from the files' own metadata: CULET_MODELS names the folder that holds
 // them (scripts/fetch_model fills it). Without it these tests fail.
-#include <cstdlib>
-#include <fstream>
-#include <memory>
-#include <string>
+#include "base/json.h"
+#include "format/gguf.h"
+#include "template/chat_template.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
-#include "format/gguf.h"
-#include "template/chat_template.h"
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
 
 namespace {
 

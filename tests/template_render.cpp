@@ -3,13 +3,13 @@
 // Reads requests from stdin, one JSON object a line: {"template", "data", "constants"}. Writes for
 // each one line: {"text", "user"} (user: the bytes that came from the data, one character a byte,
 // as "u" or "t") or {"error"}.
-#include <iostream>
-#include <string>
+#include "base/json.h"
+#include "template/chat_template.h"
 
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
-#include "template/chat_template.h"
+#include <iostream>
+#include <string>
 
 namespace {
 

@@ -4,13 +4,13 @@
 // recurse no deeper than the limit. Chains of operators of one level (a + b - c) are one node.
 #pragma once
 
+#include "template/value.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "template/value.h"
 
 namespace culet::chat {
 
@@ -26,8 +26,21 @@ struct Expression;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
 enum class Op : uint8_t {
-  kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow,
-  kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kMod,
+  kPow,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kIn,
+  kNotIn,
 };
 
 enum class ExpressionKind : uint8_t {

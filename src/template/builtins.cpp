@@ -16,7 +16,13 @@ namespace {
 
 // In the order of filters.def.
 enum Table : uint8_t {
-  kFilters, kTests, kFunctions, kStringMethods, kDictMethods, kListMethods, kTupleMethods,
+  kFilters,
+  kTests,
+  kFunctions,
+  kStringMethods,
+  kDictMethods,
+  kListMethods,
+  kTupleMethods,
   kLoopMethods,
 };
 
@@ -46,9 +52,9 @@ constexpr bool sorted() {
 static_assert(sorted(), "filters.def is not in order");
 
 const NativeEntry* find(Table table, std::string_view name) {
-  const Row* row = std::lower_bound(
-      std::begin(kRows), std::end(kRows), name,
-      [table](const Row& r, std::string_view n) { return before(r, table, n); });
+  const Row* row =
+      std::lower_bound(std::begin(kRows), std::end(kRows), name,
+                       [table](const Row& r, std::string_view n) { return before(r, table, n); });
   if (row == std::end(kRows) || row->table != table || row->entry.name != name) return nullptr;
   return &row->entry;
 }

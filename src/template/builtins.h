@@ -1,9 +1,9 @@
 // The tables of filters.def: what a template can call by name.
 #pragma once
 
-#include <string_view>
-
 #include "template/runtime.h"
+
+#include <string_view>
 
 namespace culet::chat {
 

@@ -1,16 +1,17 @@
-// The face of the layer: parses once, then renders JSON through an interpreter of its own each time.
+// The face of the layer: parses once, then renders JSON through an interpreter of its own each
+// time.
 //
 // Strings of `data`, keys included, become user text; those of `constants` are the template's. Only
 // variables that the template names are converted. Integers above 2^63-1 become floats.
 #include "template/chat_template.h"
 
-#include <algorithm>
-#include <climits>
+#include "template/eval.h"
+#include "template/parser.h"
 
 #include <nlohmann/json.hpp>
 
-#include "template/eval.h"
-#include "template/parser.h"
+#include <algorithm>
+#include <climits>
 
 namespace culet::chat {
 
@@ -34,18 +35,25 @@ class Converter {
 
   Result<Value> convert(const Json& json, int level) {
     switch (json.type()) {
-      case Json::value_t::null: return Value(None{});
-      case Json::value_t::boolean: return Value(json.get<bool>());
-      case Json::value_t::number_integer: return Value(json.get<int64_t>());
-      case Json::value_t::number_float: return Value(json.get<double>());
+      case Json::value_t::null:
+        return Value(None{});
+      case Json::value_t::boolean:
+        return Value(json.get<bool>());
+      case Json::value_t::number_integer:
+        return Value(json.get<int64_t>());
+      case Json::value_t::number_float:
+        return Value(json.get<double>());
       case Json::value_t::number_unsigned: {
         const uint64_t n = json.get<uint64_t>();
         return n <= INT64_MAX ? Value(static_cast<int64_t>(n)) : Value(static_cast<double>(n));
       }
-      case Json::value_t::string: return factory_.string(json.get_ref<const std::string&>(), user_);
+      case Json::value_t::string:
+        return factory_.string(json.get_ref<const std::string&>(), user_);
       case Json::value_t::array:
-      case Json::value_t::object: break;
-      default: return fail(ErrorCode::kInvalidArgument, "are of a kind that JSON has no text for");
+      case Json::value_t::object:
+        break;
+      default:
+        return fail(ErrorCode::kInvalidArgument, "are of a kind that JSON has no text for");
     }
     if (level >= factory_.max_height()) {
       return fail(ErrorCode::kExhausted,
@@ -94,8 +102,8 @@ Result<void> add_variables(const Json& json, bool user, const Interpreter& in, V
     Result<Value> value = converter.convert(at.value(), 0);
     if (!value) {
       Error& e = value.error();
-      e.message = "The values given to the chat template as '" + at.key() + "' cannot be used: they " +
-                  e.message + ".";
+      e.message = "The values given to the chat template as '" + at.key() +
+                  "' cannot be used: they " + e.message + ".";
       return tl::unexpected<Error>(std::move(e));
     }
     out[name->id] = std::move(*value);

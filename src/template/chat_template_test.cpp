@@ -2,14 +2,14 @@
 // notion of: provenance, limits, places in messages.
 #include "template/chat_template.h"
 
-#include <chrono>
-#include <fstream>
-#include <sstream>
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
+#include <ctime>
+#include <fstream>
+#include <sstream>
 
 namespace culet::chat {
 namespace {
@@ -100,8 +100,8 @@ TEST(ChatTemplate, RendersSmolLm2Conversations) {
 
 // ---- provenance ----
 
-const Json kUser = {{"u", "<|im_end|>"}, {"name", "bob"}, {"list", {"x", "y"}},
-                    {"dict", {{"key", "val"}}}, {"n", 5}, {"text", "one two\nthree"}};
+const Json kUser = {{"u", "<|im_end|>"},        {"name", "bob"}, {"list", {"x", "y"}},
+                    {"dict", {{"key", "val"}}}, {"n", 5},        {"text", "one two\nthree"}};
 
 TEST(Provenance, TellsDataFromTemplate) {
   EXPECT_EQ(marked("a{{ u }}b", kUser), "a[<|im_end|>]b");
@@ -167,20 +167,23 @@ TEST(Provenance, SurvivesBlocksAndMacros) {
   EXPECT_EQ(marked("{% set ns = namespace(t='') %}{% set ns.t = ns.t ~ name %}{{ ns.t }}!", kUser),
             "[bob]!");
   EXPECT_EQ(marked("{% filter upper %}a{{ name }}{% endfilter %}", kUser), "A[BOB]");
-  EXPECT_EQ(marked("{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}{{ u }}{% endcall %}",
-                   kUser),
-            "<[<|im_end|>]>");
+  EXPECT_EQ(
+      marked("{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}{{ u }}{% endcall %}",
+             kUser),
+      "<[<|im_end|>]>");
 }
 
 // ---- errors ----
 
 TEST(Errors, NameThePlace) {
-  EXPECT_EQ(error_of("a\n  {{ x + }}"),
-            "The chat template cannot be read at line 2, column 10: expected an expression but found "
-            "'}}'.");
-  EXPECT_EQ(error_of("{% if x %}\nabc"),
-            "The chat template cannot be read at line 2, column 4: expected '{% endif %}' but found "
-            "the end of the template.");
+  EXPECT_EQ(
+      error_of("a\n  {{ x + }}"),
+      "The chat template cannot be read at line 2, column 10: expected an expression but found "
+      "'}}'.");
+  EXPECT_EQ(
+      error_of("{% if x %}\nabc"),
+      "The chat template cannot be read at line 2, column 4: expected '{% endif %}' but found "
+      "the end of the template.");
   EXPECT_EQ(error_of("{{ 'abc }}"),
             "The chat template cannot be read at line 1, column 4: this string is not closed.");
   EXPECT_EQ(error_of("one\n{{ 1 + 'a' }}"),
@@ -192,7 +195,8 @@ TEST(Errors, NameThePlace) {
 }
 
 TEST(Errors, CarryTheMessageOfTheTemplate) {
-  const std::string source = "{% if 1 %}\n  {{ raise_exception('Roles must alternate!') }}{% endif %}";
+  const std::string source =
+      "{% if 1 %}\n  {{ raise_exception('Roles must alternate!') }}{% endif %}";
   EXPECT_EQ(error_of(source),
             "The chat template refuses this conversation at line 2, column 21: Roles must "
             "alternate!");
@@ -245,19 +249,25 @@ std::vector<Hostile> hostile_templates() {
       {"targets", "{% set " + repeat("(", 100000) + "a = 1 %}"},
       {"long loop", loop + end},
       {"printing loop", loop + "aaaaaaaaaaaaaaaa" + end},
-      {"doubling", "{% set ns = namespace(s='ab') %}{% for i in range(99) %}"
-                   "{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}"},
-      {"doubling list", "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}"
-                        "{% set ns.s = ns.s + ns.s %}{% endfor %}"},
-      {"shared tree", "{% set ns = namespace(s=[]) %}{% for i in range(150) %}"
-                      "{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}"},
-      {"shared tree compared", "{% set ns = namespace(s=[1], t=[1]) %}{% for i in range(150) %}"
-                               "{% set ns.s = [ns.s, ns.s] %}{% set ns.t = [ns.t, ns.t] %}"
-                               "{% endfor %}{{ ns.s == ns.t }}"},
-      {"shared tree as JSON", "{% set ns = namespace(s=[]) %}{% for i in range(150) %}"
-                              "{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s|tojson }}"},
-      {"tall list", "{% set ns = namespace(s=[]) %}{% for i in range(99999) %}"
-                    "{% set ns.s = [ns.s] %}{% endfor %}"},
+      {"doubling",
+       "{% set ns = namespace(s='ab') %}{% for i in range(99) %}"
+       "{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}"},
+      {"doubling list",
+       "{% set ns = namespace(s=[1]) %}{% for i in range(99) %}"
+       "{% set ns.s = ns.s + ns.s %}{% endfor %}"},
+      {"shared tree",
+       "{% set ns = namespace(s=[]) %}{% for i in range(150) %}"
+       "{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}"},
+      {"shared tree compared",
+       "{% set ns = namespace(s=[1], t=[1]) %}{% for i in range(150) %}"
+       "{% set ns.s = [ns.s, ns.s] %}{% set ns.t = [ns.t, ns.t] %}"
+       "{% endfor %}{{ ns.s == ns.t }}"},
+      {"shared tree as JSON",
+       "{% set ns = namespace(s=[]) %}{% for i in range(150) %}"
+       "{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s|tojson }}"},
+      {"tall list",
+       "{% set ns = namespace(s=[]) %}{% for i in range(99999) %}"
+       "{% set ns.s = [ns.s] %}{% endfor %}"},
       {"repeat", "{{ 'a' * 99999999999 }}"},
       {"repeat list", "{{ [1] * 99999999999 }}"},
       {"power", "{{ 10 ** 99999999 }}"},
@@ -274,10 +284,12 @@ std::vector<Hostile> hostile_templates() {
       {"batch", "{{ [1]|batch(99999999999, 'x')|list }}"},
       {"slice", "{{ [1]|slice(99999999999)|list }}"},
       {"macro", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"},
-      {"two macros", "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}"
-                     "{{ a() }}"},
-      {"branching macro", "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}"
-                          "{% endmacro %}{{ m(60) }}"},
+      {"two macros",
+       "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}"
+       "{{ a() }}"},
+      {"branching macro",
+       "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}"
+       "{% endmacro %}{{ m(60) }}"},
       {"caller", "{% macro m() %}{% call m() %}{{ caller() }}{% endcall %}{% endmacro %}{{ m() }}"},
       {"map of map", "{{ 'a'|map(" + repeat("'map', ", 50000) + "'list')|list }}"},
       {"namespaces", loop + "{% set n = namespace(a=1) %}{% set n.n = n %}" + end},
@@ -293,11 +305,11 @@ std::vector<Hostile> hostile_templates() {
 TEST(Limits, HostileTemplatesEndQuickly) {
   for (const Hostile& h : hostile_templates()) {
     SCOPED_TRACE(h.name);
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const auto pieces = render(h.source);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_FALSE(pieces) << "rendered " << joined(*pieces).size() << " bytes";
-    EXPECT_LT(took.count(), 20);
+    EXPECT_LT(seconds, 20);  // of the processor; sanitizers slow it down
   }
 }
 
@@ -306,7 +318,8 @@ TEST(Limits, SearchingIsLinear) {
   const std::string source =
       "{% set text = 'a' * 1000000 %}{% set what = 'a' * 500000 ~ 'b' %}"
       "{{ what in text }}{{ text.find(what) }}{{ text.rfind('b' ~ what) }}{{ text.count(what) }}"
-      "{{ text.split(what)|length }}{{ text.rsplit(what)|length }}{{ text|replace(what, '')|length }}";
+      "{{ text.split(what)|length }}{{ text.rsplit(what)|length }}{{ text|replace(what, '')|length "
+      "}}";
   const auto pieces = render(source);
   ASSERT_TRUE(pieces) << pieces.error().message;
   EXPECT_EQ(joined(*pieces), "False-1-10111000000");
@@ -335,12 +348,12 @@ TEST(Limits, DeepDataIsRefused) {
 TEST(Limits, LongConversationsFit) {
   Json messages = Json::array();
   for (int i = 0; i < 2000; ++i) {
-    messages.push_back({{"role", i % 2 == 0 ? "user" : "assistant"},
-                        {"content", std::string(2000, 'x') + " "}});
+    messages.push_back(
+        {{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", std::string(2000, 'x') + " "}});
   }
-  const auto pieces = render(
-      "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content|trim }}{% endfor %}",
-      {{"messages", messages}});
+  const auto pieces =
+      render("{% for m in messages %}{{ '<|' + m.role + '|>' + m.content|trim }}{% endfor %}",
+             {{"messages", messages}});
   ASSERT_TRUE(pieces) << pieces.error().message;
   EXPECT_GT(joined(*pieces).size(), 4'000'000u);
 }

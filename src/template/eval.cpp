@@ -9,10 +9,10 @@
 // if has not. A macro sees the scope it was defined in, so such scopes are kept until the end.
 #include "template/eval.h"
 
-#include <algorithm>
-
 #include "template/builtins.h"
 #include "template/lexer.h"
+
+#include <algorithm>
 
 namespace culet::chat {
 
@@ -137,25 +137,39 @@ Result<Interpreter::Flow> Interpreter::execute(const Statement& s) {
 
 Result<Interpreter::Flow> Interpreter::execute_inner(const Statement& s) {
   switch (s.kind) {
-    case StatementKind::kText: CULET_TRY_VOID(write(*s.text.text())); break;
-    case StatementKind::kPrint: CULET_TRY_VOID(execute_print(s)); break;
-    case StatementKind::kIf: return execute_if(s);
-    case StatementKind::kFor: return execute_for(s);
+    case StatementKind::kText:
+      CULET_TRY_VOID(write(*s.text.text()));
+      break;
+    case StatementKind::kPrint:
+      CULET_TRY_VOID(execute_print(s));
+      break;
+    case StatementKind::kIf:
+      return execute_if(s);
+    case StatementKind::kFor:
+      return execute_for(s);
     case StatementKind::kSet: {
       CULET_TRY(const Value value, evaluate(*s.expression));
       CULET_TRY_VOID(assign(s.target, value));
       break;
     }
-    case StatementKind::kSetBlock: return execute_set_block(s);
-    case StatementKind::kWith: return execute_with(s);
+    case StatementKind::kSetBlock:
+      return execute_set_block(s);
+    case StatementKind::kWith:
+      return execute_with(s);
     case StatementKind::kMacro:
       scope_->variables[s.macro->name->id] = make_macro(*s.macro);
       break;
-    case StatementKind::kCall: CULET_TRY_VOID(execute_call(s)); break;
-    case StatementKind::kFilter: return execute_filter(s);
-    case StatementKind::kScope: return execute_scope(s.body);
-    case StatementKind::kBreak: return Flow::kBreak;
-    case StatementKind::kContinue: return Flow::kContinue;
+    case StatementKind::kCall:
+      CULET_TRY_VOID(execute_call(s));
+      break;
+    case StatementKind::kFilter:
+      return execute_filter(s);
+    case StatementKind::kScope:
+      return execute_scope(s.body);
+    case StatementKind::kBreak:
+      return Flow::kBreak;
+    case StatementKind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNormal;
 }
@@ -368,22 +382,37 @@ Result<Value> Interpreter::evaluate(const Expression& e) {
 
 Result<Value> Interpreter::evaluate_inner(const Expression& e) {
   switch (e.kind) {
-    case ExpressionKind::kConstant: return e.constant;
-    case ExpressionKind::kName: return evaluate_name(*e.name);
-    case ExpressionKind::kList: return evaluate_items(e, Flavor::kList);
-    case ExpressionKind::kTuple: return evaluate_items(e, Flavor::kTuple);
-    case ExpressionKind::kDict: return evaluate_dict(e);
-    case ExpressionKind::kSlice: return evaluate_slice(e);
-    case ExpressionKind::kCall: return evaluate_call(e, nullptr);
-    case ExpressionKind::kFilter: return evaluate_filter(e);
-    case ExpressionKind::kTest: return evaluate_test(e);
-    case ExpressionKind::kArithmetic: return evaluate_arithmetic(e);
-    case ExpressionKind::kConcat: return evaluate_concat(e);
-    case ExpressionKind::kCompare: return evaluate_compare(e);
+    case ExpressionKind::kConstant:
+      return e.constant;
+    case ExpressionKind::kName:
+      return evaluate_name(*e.name);
+    case ExpressionKind::kList:
+      return evaluate_items(e, Flavor::kList);
+    case ExpressionKind::kTuple:
+      return evaluate_items(e, Flavor::kTuple);
+    case ExpressionKind::kDict:
+      return evaluate_dict(e);
+    case ExpressionKind::kSlice:
+      return evaluate_slice(e);
+    case ExpressionKind::kCall:
+      return evaluate_call(e, nullptr);
+    case ExpressionKind::kFilter:
+      return evaluate_filter(e);
+    case ExpressionKind::kTest:
+      return evaluate_test(e);
+    case ExpressionKind::kArithmetic:
+      return evaluate_arithmetic(e);
+    case ExpressionKind::kConcat:
+      return evaluate_concat(e);
+    case ExpressionKind::kCompare:
+      return evaluate_compare(e);
     case ExpressionKind::kAnd:
-    case ExpressionKind::kOr: return evaluate_logic(e);
-    case ExpressionKind::kCondition: return evaluate_condition(e);
-    default: return evaluate_unary(e);
+    case ExpressionKind::kOr:
+      return evaluate_logic(e);
+    case ExpressionKind::kCondition:
+      return evaluate_condition(e);
+    default:
+      return evaluate_unary(e);
   }
 }
 
@@ -391,14 +420,18 @@ Result<Value> Interpreter::evaluate_inner(const Expression& e) {
 Result<Value> Interpreter::evaluate_unary(const Expression& e) {
   CULET_TRY(const Value operand, evaluate(*e.operands[0]));
   switch (e.kind) {
-    case ExpressionKind::kAttribute: return get_attribute(*this, operand, *e.name);
+    case ExpressionKind::kAttribute:
+      return get_attribute(*this, operand, *e.name);
     case ExpressionKind::kItem: {
       CULET_TRY(const Value key, evaluate(*e.operands[1]));
       return get_item(*this, operand, key);
     }
-    case ExpressionKind::kNot: return Value(!truth(operand));
-    case ExpressionKind::kNegative: return negate(operand);
-    default: break;  // +x
+    case ExpressionKind::kNot:
+      return Value(!truth(operand));
+    case ExpressionKind::kNegative:
+      return negate(operand);
+    default:
+      break;  // +x
   }
   if (!operand.is_number()) return error("'+' needs a number");
   return operand.is_bool() ? Value(operand.as_int()) : operand;
@@ -449,8 +482,12 @@ Result<Arguments> Interpreter::evaluate_arguments(const std::vector<Argument>& a
   for (const Argument& a : arguments) {
     CULET_TRY(Value value, evaluate(*a.value));
     switch (a.kind) {
-      case Argument::Kind::kPlain: out.positional.push_back(std::move(value)); break;
-      case Argument::Kind::kNamed: out.named.emplace_back(a.name->text, std::move(value)); break;
+      case Argument::Kind::kPlain:
+        out.positional.push_back(std::move(value));
+        break;
+      case Argument::Kind::kNamed:
+        out.named.emplace_back(a.name->text, std::move(value));
+        break;
       case Argument::Kind::kSpreadList: {
         CULET_TRY(std::vector<Value> items, iterate(factory_, value));
         for (Value& item : items) out.positional.push_back(std::move(item));

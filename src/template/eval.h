@@ -1,15 +1,15 @@
 // Runs a parsed template over variables: the interpreter behind ChatTemplate::render.
 #pragma once
 
+#include "template/parser.h"
+#include "template/runtime.h"
+
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "template/parser.h"
-#include "template/runtime.h"
 
 namespace culet::chat {
 
@@ -27,8 +27,8 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
 
   void set_variables(Variables variables) { globals_ = std::move(variables); }
-  // Errors: kInvalidArgument for what the template does wrong, kExhausted for limits; both with line
-  // and column.
+  // Errors: kInvalidArgument for what the template does wrong, kExhausted for limits; both with
+  // line and column.
   Result<Text> run();
 
   // ---- for natives ----
@@ -111,8 +111,8 @@ class Interpreter {
   Buffer output_;
   Buffer* out_ = &output_;        // the buffer being written
   const Value* block_ = nullptr;  // the text that a filter of a block starts from
-  int depth_ = 0;        // of the evaluator's own recursion
-  int blocks_ = 0;       // macros, loops and captured blocks around
+  int depth_ = 0;                 // of the evaluator's own recursion
+  int blocks_ = 0;                // macros, loops and captured blocks around
   int loops_ = 0;
   bool raised_ = false;
   bool failed_ = false;

@@ -1,12 +1,11 @@
 // Filters over sequences and numbers, and the global functions. Each row of filters.def names one.
-#include <time.h>
+#include "template/native.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-
-#include "template/native.h"
+#include <time.h>
 
 namespace culet::chat {
 
@@ -51,19 +50,37 @@ struct Keyed {
   Value key, item;
 };
 
-Result<std::vector<Value>> sort_keyed(Call& c, std::vector<Keyed> keyed, bool reverse) {
-  Result<void> failed;
-  const auto before = [&](const Keyed& a, const Keyed& b) {
-    if (!failed) return false;
-    const Result<int> o = order(factory(c), reverse ? b.key : a.key, reverse ? a.key : b.key);
-    if (!o) {
-      failed = tl::unexpected<Error>(o.error());
-      return false;
+// Merges the sorted halves [from, middle) and [middle, to) of `in` into `out`.
+template <class F>
+Result<void> merge(std::vector<Keyed>& in, std::vector<Keyed>& out, size_t from, size_t middle,
+                   size_t to, F&& less) {
+  size_t left = from, right = middle;
+  for (size_t at = from; at < to; ++at) {
+    bool take_right = left == middle;
+    if (left < middle && right < to) {
+      CULET_TRY(take_right, less(in[right], in[left]));
     }
-    return *o < 0;
+    out[at] = std::move(in[take_right ? right++ : left++]);
+  }
+  return {};
+}
+
+// A stable merge sort: unlike the library's it may stop with an error, and an order that
+// contradicts itself (NaN) cannot lead it astray.
+Result<std::vector<Value>> sort_keyed(Call& c, std::vector<Keyed> keyed, bool reverse) {
+  const auto less = [&](const Keyed& a, const Keyed& b) -> Result<bool> {
+    CULET_TRY(const int o, order(factory(c), reverse ? b.key : a.key, reverse ? a.key : b.key));
+    return o < 0;
   };
-  std::stable_sort(keyed.begin(), keyed.end(), before);
-  CULET_TRY_VOID(failed);
+  std::vector<Keyed> merged(keyed.size());
+  for (size_t width = 1; width < keyed.size(); width *= 2) {
+    for (size_t from = 0; from < keyed.size(); from += 2 * width) {
+      const size_t middle = std::min(from + width, keyed.size());
+      CULET_TRY_VOID(
+          merge(keyed, merged, from, middle, std::min(middle + width, keyed.size()), less));
+    }
+    std::swap(keyed, merged);
+  }
   std::vector<Value> items;
   for (Keyed& k : keyed) items.push_back(std::move(k.item));
   return items;
@@ -289,8 +306,7 @@ Result<Value> filter_groupby(Call& c) {
     members.push_back(sorted[i].list()->items[1]);
     if (i + 1 < sorted.size()) {
       CULET_TRY(const Value a, fold_case(c, key, bool_arg(c, 2, false)));
-      CULET_TRY(const Value b,
-                fold_case(c, sorted[i + 1].list()->items[0], bool_arg(c, 2, false)));
+      CULET_TRY(const Value b, fold_case(c, sorted[i + 1].list()->items[0], bool_arg(c, 2, false)));
       CULET_TRY(const bool same, equal(factory(c), a, b));
       if (same) continue;
     }
@@ -313,8 +329,10 @@ Result<Value> filter_attr(Call& c) {
 
 namespace {
 
+// The arguments for the filter or test that this one applies to each item.
 Arguments rest_of(const Call& c, size_t from) {
   Arguments rest;
+  factory(c).budget().spend(static_cast<int64_t>(c.arguments.positional.size() / 4));
   for (size_t i = from; i < c.arguments.positional.size(); ++i) {
     rest.positional.push_back(c.arguments.positional[i]);
   }
@@ -405,8 +423,8 @@ std::string number_text(const Text& text) {
   core = core.substr(0, unicode::strip_end(core));
   std::string out;
   for (size_t i = 0; i < core.size(); ++i) {
-    const bool joins = core[i] == '_' && i > 0 && i + 1 < core.size() && core[i - 1] != '_' &&
-                       core[i + 1] != '_';
+    const bool joins =
+        core[i] == '_' && i > 0 && i + 1 < core.size() && core[i - 1] != '_' && core[i + 1] != '_';
     if (!joins) out += core[i];
   }
   return out;

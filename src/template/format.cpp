@@ -1,11 +1,11 @@
 // Python's two ways to fill in strings: "%s" % values and "{}".format(values).
 //
 // Filled-in text keeps its provenance; padding is the template's. Widths are bounded by memory.
+#include "template/native.h"
+
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-
-#include "template/native.h"
 
 namespace culet::chat {
 
@@ -28,7 +28,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 // A decimal number at `at`, moved past it; capped so that sums stay small.
 int64_t read_number(std::string_view s, size_t& at) {
   int64_t n = 0;
-  for (; at < s.size() && is_digit(s[at]); ++at) n = std::min<int64_t>(n * 10 + s[at] - '0', 1 << 30);
+  for (; at < s.size() && is_digit(s[at]); ++at)
+    n = std::min<int64_t>(n * 10 + s[at] - '0', 1 << 30);
   return n;
 }
 
@@ -185,11 +186,16 @@ class Percent {
     }
     for (; at_ < bytes_.size(); ++at_) {
       const char c = bytes_[at_];
-      if (c == '-') spec.align = '<';
-      else if (c == '0') spec.zero = true;
-      else if (c == '#') spec.alternate = true;
-      else if (c == '+' || (c == ' ' && spec.sign == '\0')) spec.sign = c;
-      else if (c != ' ') break;
+      if (c == '-')
+        spec.align = '<';
+      else if (c == '0')
+        spec.zero = true;
+      else if (c == '#')
+        spec.alternate = true;
+      else if (c == '+' || (c == ' ' && spec.sign == '\0'))
+        spec.sign = c;
+      else if (c != ' ')
+        break;
     }
     CULET_TRY(spec.width, read_size());
     if (at_ < bytes_.size() && bytes_[at_] == '.') {
@@ -225,7 +231,8 @@ class Percent {
       case 'u':
       case 'x':
       case 'X':
-      case 'o': return convert_integer(spec, v);
+      case 'o':
+        return convert_integer(spec, v);
       case 'e':
       case 'E':
       case 'f':
@@ -236,8 +243,8 @@ class Percent {
         CULET_TRY(const std::string digits, format_real(v.as_double(), spec));
         return number(spec, digits);
       }
-      default: return type_failure(std::string("a format has the unknown directive '%") +
-                                   spec.type + "'");
+      default:
+        return type_failure(std::string("a format has the unknown directive '%") + spec.type + "'");
     }
   }
 
@@ -317,7 +324,8 @@ class Braces {
     CULET_TRY(Value value, look_up(name));
     if (conversion == 'r' || conversion == 's') {
       Text text;
-      CULET_TRY_VOID(conversion == 'r' ? append_repr(f_, text, value) : append_str(f_, text, value));
+      CULET_TRY_VOID(conversion == 'r' ? append_repr(f_, text, value)
+                                       : append_str(f_, text, value));
       CULET_TRY(value, f_.string(std::move(text)));
     } else if (conversion != '\0') {
       return type_failure("a format knows only the conversions !r and !s");
@@ -331,8 +339,8 @@ class Braces {
     CULET_TRY(Value value, argument(path.substr(0, end)));
     for (size_t at = end; at < path.size();) {
       const bool item = path[at] == '[';
-      const size_t stop = item ? path.find(']', at)
-                               : std::min(path.find_first_of(".[", at + 1), path.size());
+      const size_t stop =
+          item ? path.find(']', at) : std::min(path.find_first_of(".[", at + 1), path.size());
       if (stop == std::string_view::npos) return type_failure("a '[' in a format is not closed");
       const std::string_view key = path.substr(at + 1, stop - at - 1);
       size_t digits = 0;
@@ -392,8 +400,8 @@ class Braces {
     spec.group = skip(',');
     if (skip('.')) spec.precision = read_number(s, at);
     if (at < s.size()) spec.type = s[at++];
-    if (at != s.size() || std::string_view("\0sdbxXoeEfFgGn%", 15).find(spec.type) ==
-                              std::string_view::npos) {
+    if (at != s.size() ||
+        std::string_view("\0sdbxXoeEfFgGn%", 15).find(spec.type) == std::string_view::npos) {
       return type_failure("a format has the unknown specification '" +
                           std::string(s.substr(0, 100)) + "'");
     }

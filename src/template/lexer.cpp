@@ -7,10 +7,10 @@
 // }} may close two dicts.
 #include "template/lexer.h"
 
+#include "template/unicode.h"
+
 #include <array>
 #include <charconv>
-
-#include "template/unicode.h"
 
 namespace culet::chat {
 
@@ -224,8 +224,8 @@ class Lexer {
       } else if (op == ")" || op == "]" || op == "}") {
         if (open.empty()) return error(i, "unexpected '" + std::string(op) + "'");
         if (open.back() != op[0]) {
-          return error(i, "unexpected '" + std::string(op) + "' where '" + open.back() +
-                              "' is expected");
+          return error(
+              i, "unexpected '" + std::string(op) + "' where '" + open.back() + "' is expected");
         }
         open.pop_back();
       }

@@ -1,16 +1,16 @@
 // Splits a template into tokens: literal text, and what stands inside {{ }} and {% %}.
 //
-// All whitespace control happens here (trim_blocks, lstrip_blocks, the signs - and +), so the parser
-// sees only text that will be printed. Comments and raw markers are gone.
+// All whitespace control happens here (trim_blocks, lstrip_blocks, the signs - and +), so the
+// parser sees only text that will be printed. Comments and raw markers are gone.
 #pragma once
+
+#include "culet/result.h"
+#include "template/ast.h"
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "culet/result.h"
-#include "template/ast.h"
 
 namespace culet::chat {
 

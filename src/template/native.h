@@ -1,13 +1,13 @@
 // Small helpers of the native functions: typed access to the value and the arguments of a call.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "template/builtins.h"
 #include "template/eval.h"
 #include "template/runtime.h"
 #include "template/unicode.h"
+
+#include <string>
+#include <string_view>
 
 namespace culet::chat {
 

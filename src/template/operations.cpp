@@ -2,14 +2,14 @@
 //
 // Deep comparisons pay fuel at every step, since shared values let a small list stand for a huge
 // tree. Integers are 64 bits wide; where Python would grow them, the result is an error.
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "template/builtins.h"
 #include "template/eval.h"
 #include "template/runtime.h"
 #include "template/unicode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace culet::chat {
 
@@ -111,20 +111,23 @@ Result<int> order(const Factory& f, const Value& a, const Value& b) {
 
 Result<bool> compare(const Factory& f, Op op, const Value& a, const Value& b) {
   switch (op) {
-    case Op::kEq: return equal(f, a, b);
+    case Op::kEq:
+      return equal(f, a, b);
     case Op::kNe: {
       CULET_TRY(const bool same, equal(f, a, b));
       return !same;
     }
-    case Op::kIn: return contains(f, b, a);
+    case Op::kIn:
+      return contains(f, b, a);
     case Op::kNotIn: {
       CULET_TRY(const bool found, contains(f, b, a));
       return !found;
     }
-    default: break;
+    default:
+      break;
   }
-  const bool nan = (a.is_float() && std::isnan(a.as_double())) ||
-                   (b.is_float() && std::isnan(b.as_double()));
+  const bool nan =
+      (a.is_float() && std::isnan(a.as_double())) || (b.is_float() && std::isnan(b.as_double()));
   CULET_TRY(const int c, order(f, a, b));
   if (nan) return false;
   if (op == Op::kLt) return c < 0;
@@ -188,11 +191,19 @@ Result<Value> integer_power(int64_t base, int64_t exponent) {
 Result<Value> integers(Op op, int64_t a, int64_t b) {
   int64_t out = 0;
   switch (op) {
-    case Op::kAdd: if (__builtin_add_overflow(a, b, &out)) return overflow(); return Value(out);
-    case Op::kSub: if (__builtin_sub_overflow(a, b, &out)) return overflow(); return Value(out);
-    case Op::kMul: if (__builtin_mul_overflow(a, b, &out)) return overflow(); return Value(out);
-    case Op::kPow: return integer_power(a, b);
-    default: break;
+    case Op::kAdd:
+      if (__builtin_add_overflow(a, b, &out)) return overflow();
+      return Value(out);
+    case Op::kSub:
+      if (__builtin_sub_overflow(a, b, &out)) return overflow();
+      return Value(out);
+    case Op::kMul:
+      if (__builtin_mul_overflow(a, b, &out)) return overflow();
+      return Value(out);
+    case Op::kPow:
+      return integer_power(a, b);
+    default:
+      break;
   }
   if (b == 0) return type_failure("a number is divided by zero");
   if (op == Op::kDiv) return Value(static_cast<double>(a) / static_cast<double>(b));
@@ -208,9 +219,12 @@ Result<Value> integers(Op op, int64_t a, int64_t b) {
 
 Result<Value> floats(Op op, double a, double b) {
   switch (op) {
-    case Op::kAdd: return Value(a + b);
-    case Op::kSub: return Value(a - b);
-    case Op::kMul: return Value(a * b);
+    case Op::kAdd:
+      return Value(a + b);
+    case Op::kSub:
+      return Value(a - b);
+    case Op::kMul:
+      return Value(a * b);
     case Op::kPow: {
       if (a == 0 && b < 0) return type_failure("zero is raised to a negative power");
       const double power = std::pow(a, b);
@@ -220,7 +234,8 @@ Result<Value> floats(Op op, double a, double b) {
       if (std::isnan(power) && a < 0) return type_failure("a power has no real value");
       return Value(power);
     }
-    default: break;
+    default:
+      break;
   }
   if (b == 0) return type_failure("a number is divided by zero");
   if (op == Op::kDiv) return Value(a / b);
@@ -393,12 +408,12 @@ void for_each_index(const Bounds& b, F&& visit) {
   }
 }
 
-Result<Value> slice_string(const Factory& f, const String& s, const Value& start,
-                           const Value& stop, const Value& step) {
+Result<Value> slice_string(const Factory& f, const String& s, const Value& start, const Value& stop,
+                           const Value& step) {
   const std::string& bytes = s.text.bytes();
   if (!f.budget().spend_bytes(bytes.size())) return limit(f);
-  CULET_TRY(const Bounds b, slice_bounds(static_cast<int64_t>(unicode::count(bytes)), start, stop,
-                                         step));
+  CULET_TRY(const Bounds b,
+            slice_bounds(static_cast<int64_t>(unicode::count(bytes)), start, stop, step));
   if (b.step == 1) {
     if (b.start >= b.stop) return f.string(Text(), s.markup);
     const size_t from = unicode::offset(bytes, static_cast<size_t>(b.start));

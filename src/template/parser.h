@@ -1,13 +1,13 @@
 // Builds the tree of a template from its source.
 #pragma once
 
+#include "culet/result.h"
+#include "template/ast.h"
+
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-
-#include "culet/result.h"
-#include "template/ast.h"
 
 namespace culet::chat {
 

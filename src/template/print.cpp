@@ -1,10 +1,10 @@
 // Values as text: Python's str() and repr(), and json.dumps(). Bytes keep their provenance: quotes,
 // brackets, escapes' backslashes and numbers are the template's, the letters of a string its own.
-#include <charconv>
-#include <cmath>
-
 #include "template/runtime.h"
 #include "template/unicode.h"
+
+#include <charconv>
+#include <cmath>
 
 namespace culet::chat {
 
@@ -118,7 +118,8 @@ class Printer {
     if (v.is_float()) return format_float(v.as_double());
     if (v.macro() != nullptr) {
       const Name* name = v.macro()->node->name;
-      return "<Macro " + (name != nullptr ? "'" + name->text + "'" : std::string("anonymous")) + ">";
+      return "<Macro " + (name != nullptr ? "'" + name->text + "'" : std::string("anonymous")) +
+             ">";
     }
     if (v.method() != nullptr) {
       return std::string("<built-in method ") + v.method()->entry->name + " of " +
@@ -171,8 +172,8 @@ class Printer {
   }
 
   Result<void> repr_list(const List& l) {
-    static constexpr std::string_view kOpen[] = {"[",           "(", "[", "<generator object>",
-                                                 "dict_keys([", "dict_values([", "dict_items(["};
+    static constexpr std::string_view kOpen[] = {
+        "[", "(", "[", "<generator object>", "dict_keys([", "dict_values([", "dict_items(["};
     static constexpr std::string_view kClose[] = {"]", ")", "]", "", "])", "])", "])"};
     const size_t flavor = static_cast<size_t>(l.flavor);
     if (l.flavor == Flavor::kRange) return repr_range(l);
@@ -190,7 +191,8 @@ class Printer {
     if (l.items.empty()) return put("range(0, 0)");
     const int64_t first = l.items.front().as_int(), last = l.items.back().as_int();
     const int64_t step = l.items.size() > 1 ? l.items[1].as_int() - first : 1;
-    std::string text = "range(" + std::to_string(first) + ", " + std::to_string(last + (step > 0 ? 1 : -1));
+    std::string text =
+        "range(" + std::to_string(first) + ", " + std::to_string(last + (step > 0 ? 1 : -1));
     if (step != 1) text += ", " + std::to_string(step);
     return put(text + ")");
   }
@@ -221,14 +223,22 @@ class Printer {
 
   static std::string json_escape(unicode::Character c, std::string_view raw, bool ascii) {
     switch (c.code) {
-      case '"': return "\\\"";
-      case '\\': return "\\\\";
-      case '\n': return "\\n";
-      case '\r': return "\\r";
-      case '\t': return "\\t";
-      case '\b': return "\\b";
-      case '\f': return "\\f";
-      default: break;
+      case '"':
+        return "\\\"";
+      case '\\':
+        return "\\\\";
+      case '\n':
+        return "\\n";
+      case '\r':
+        return "\\r";
+      case '\t':
+        return "\\t";
+      case '\b':
+        return "\\b";
+      case '\f':
+        return "\\f";
+      default:
+        break;
     }
     if (c.code < 0x20 || (ascii && c.code >= 0x7F && c.code < 0x10000)) {
       return "\\u" + hex(c.code, 4);
@@ -324,12 +334,24 @@ Text escape_html(const Text& text) {
   for (size_t i = 0; i < bytes.size(); ++i) {
     const bool user = text.user_at(i);
     switch (bytes[i]) {
-      case '&': out.append("&amp;", user); break;
-      case '<': out.append("&lt;", user); break;
-      case '>': out.append("&gt;", user); break;
-      case '\'': out.append("&#39;", user); break;
-      case '"': out.append("&#34;", user); break;
-      default: out.append({&bytes[i], 1}, user); break;
+      case '&':
+        out.append("&amp;", user);
+        break;
+      case '<':
+        out.append("&lt;", user);
+        break;
+      case '>':
+        out.append("&gt;", user);
+        break;
+      case '\'':
+        out.append("&#39;", user);
+        break;
+      case '"':
+        out.append("&#34;", user);
+        break;
+      default:
+        out.append({&bytes[i], 1}, user);
+        break;
     }
   }
   return out;

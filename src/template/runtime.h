@@ -1,6 +1,10 @@
 // What the evaluator and the native functions share: scopes, loops, calls, and Python's operations.
 #pragma once
 
+#include "culet/result.h"
+#include "template/ast.h"
+#include "template/value.h"
+
 #include <array>
 #include <map>
 #include <memory>
@@ -9,10 +13,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "culet/result.h"
-#include "template/ast.h"
-#include "template/value.h"
 
 namespace culet::chat {
 
@@ -30,8 +30,8 @@ struct Macro {
   Scope* scope;  // where it was defined; owned by the interpreter
 };
 
-// The `loop` of a for statement. Items pass the loop's filter one by one, as late as possible, since
-// the filter may read what the body writes.
+// The `loop` of a for statement. Items pass the loop's filter one by one, as late as possible,
+// since the filter may read what the body writes.
 struct LoopState {
   std::vector<Value> source;
   int source_height = 0;

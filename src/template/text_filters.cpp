@@ -1,8 +1,8 @@
 // Filters and methods of strings. Every piece taken over keeps its provenance; fill characters,
 // ellipses and the like have that of the argument they come from.
-#include <algorithm>
-
 #include "template/native.h"
+
+#include <algorithm>
 
 namespace culet::chat {
 
@@ -16,7 +16,7 @@ Result<Value> map_characters(Call& c, F&& convert) {
   CULET_TRY(const Value s, self_string(c));
   const Text& text = *s.text();
   if (!factory(c).budget().fits(4 * text.footprint()) ||
-      !factory(c).budget().spend(static_cast<int64_t>(text.size() / 16))) {
+      !factory(c).budget().spend(static_cast<int64_t>(text.size() / 4))) {
     return limit_failure(c);
   }
   Text out;
@@ -48,7 +48,8 @@ Result<Value> string_casefold(Call& c) { return change_case(c, unicode::Case::kF
 
 Result<Value> filter_capitalize(Call& c) {
   return map_characters(c, [](std::string& out, const std::string& in, size_t at, size_t size) {
-    unicode::append_case(out, at == 0 ? unicode::Case::kTitle : unicode::Case::kLower, in, at, size);
+    unicode::append_case(out, at == 0 ? unicode::Case::kTitle : unicode::Case::kLower, in, at,
+                         size);
   });
 }
 
@@ -433,7 +434,8 @@ Result<Value> string_expandtabs(Call& c) {
   CULET_TRY(const Value s, self_string(c));
   const Text& text = *s.text();
   const auto tabs = std::count(text.bytes().begin(), text.bytes().end(), '\t');
-  if (!fits_times(c, static_cast<size_t>(std::max<int64_t>(size, 1)), static_cast<uint64_t>(tabs))) {
+  if (!fits_times(c, static_cast<size_t>(std::max<int64_t>(size, 1)),
+                  static_cast<uint64_t>(tabs))) {
     return limit_failure(c);
   }
   Text out;
@@ -535,8 +537,8 @@ Result<int64_t> find(Call& c, bool from_end) {
   CULET_TRY(const Window w, window_of(c, bytes));
   if (!w.valid) return -1;
   const std::string_view part = std::string_view(bytes).substr(w.from, w.to - w.from);
-  const size_t at = from_end ? find_last_text(part, what->text.bytes())
-                             : find_text(part, what->text.bytes());
+  const size_t at =
+      from_end ? find_last_text(part, what->text.bytes()) : find_text(part, what->text.bytes());
   if (at == std::string_view::npos) return -1;
   return static_cast<int64_t>(unicode::count(std::string_view(bytes).substr(0, w.from + at)));
 }
@@ -706,7 +708,9 @@ Result<Value> escape(Call& c) {
 
 }  // namespace
 
-Result<Value> filter_escape(Call& c) { return markup_of(c.self) ? Result<Value>(c.self) : escape(c); }
+Result<Value> filter_escape(Call& c) {
+  return markup_of(c.self) ? Result<Value>(c.self) : escape(c);
+}
 Result<Value> filter_forceescape(Call& c) { return escape(c); }
 
 Result<Value> string_format(Call& c) { return format_braces(c.in, *c.self.string(), c.arguments); }

@@ -1,11 +1,11 @@
 // Lookups in the ranges of unicode_tables.inc. ASCII, nearly all there is, is answered first.
 #include "template/unicode.h"
 
+#include "base/utf8.h"
+
 #include <algorithm>
 #include <array>
 #include <span>
-
-#include "base/utf8.h"
 
 namespace culet::chat::unicode {
 
@@ -25,12 +25,12 @@ struct Special {
 
 #include "template/unicode_tables.inc"
 
-constexpr std::array<std::span<const Range>, 8> kClasses = {
-    kSpace, kAlpha, kDecimal, kDigit, kNumeric, kUpper, kLower, kHidden};
+constexpr std::array<std::span<const Range>, 8> kClasses = {kSpace,   kAlpha, kDecimal, kDigit,
+                                                            kNumeric, kUpper, kLower,   kHidden};
 constexpr std::array<std::span<const Mapping>, 4> kMappings = {kToUpper, kToLower, kToTitle,
-                                                              kToFold};
+                                                               kToFold};
 constexpr std::array<std::span<const Special>, 4> kSpecials = {kToUpperSpecial, kToLowerSpecial,
-                                                              kToTitleSpecial, kToFoldSpecial};
+                                                               kToTitleSpecial, kToFoldSpecial};
 
 template <class Row>
 const Row* find_range(std::span<const Row> rows, uint32_t code) {
@@ -73,7 +73,8 @@ bool is(Class what, uint32_t code) {
 }
 
 bool is_space(uint32_t code) {
-  if (code < 0x80) return code == ' ' || (code >= 9 && code <= 13) || (code >= 0x1C && code <= 0x1F);
+  if (code < 0x80)
+    return code == ' ' || (code >= 9 && code <= 13) || (code >= 0x1C && code <= 0x1F);
   return is(Class::kSpace, code);
 }
 

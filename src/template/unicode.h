@@ -19,11 +19,18 @@ struct Character {
 
 Character decode(std::string_view text, size_t at);  // at < text.size()
 void append(std::string& out, uint32_t code);
-size_t count(std::string_view text);                               // characters
-size_t offset(std::string_view text, size_t characters);           // bytes of that many characters
+size_t count(std::string_view text);                      // characters
+size_t offset(std::string_view text, size_t characters);  // bytes of that many characters
 
 enum class Class : uint8_t {
-  kSpace, kAlpha, kDecimal, kDigit, kNumeric, kUpper, kLower, kHidden,
+  kSpace,
+  kAlpha,
+  kDecimal,
+  kDigit,
+  kNumeric,
+  kUpper,
+  kLower,
+  kHidden,
 };
 bool is(Class what, uint32_t code);
 bool is_space(uint32_t code);

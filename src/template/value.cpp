@@ -5,11 +5,11 @@
 // an index sorted by key: lookups are logarithmic whatever the keys are, with no hash to attack.
 #include "template/value.h"
 
+#include "template/runtime.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
-
-#include "template/runtime.h"
 
 namespace culet::chat {
 
@@ -184,8 +184,8 @@ const Value* Dict::find(std::string_view key) const {
 
 Error Factory::limit_error() const {
   const bool fuel = budget_->broken() == Budget::Broken::kFuel;
-  return Error{ErrorCode::kExhausted, fuel ? "used up its evaluation steps"
-                                           : "needs more memory than a template may use"};
+  return Error{ErrorCode::kExhausted,
+               fuel ? "used up its evaluation steps" : "needs more memory than a template may use"};
 }
 
 Result<Value> Factory::string(Text text, bool markup) const {
@@ -230,8 +230,9 @@ Result<Value> Factory::dict(std::vector<std::pair<Value, Value>> items) const {
   }
   std::vector<uint32_t> order(items.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return compare_keys(items[a].first, items[b].first) < 0;
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const int c = compare_keys(items[a].first, items[b].first);
+    return c != 0 ? c < 0 : a < b;
   });
   std::vector<bool> repeated(items.size(), false);
   bool any = false;
@@ -261,8 +262,8 @@ Result<Value> Factory::dict(std::vector<std::pair<Value, Value>> items) const {
 }
 
 Value constant_string(std::string bytes) {
-  return Value(std::shared_ptr<const String>(
-      new String{.text = Text(std::move(bytes), false), .markup = false, .held = Held(nullptr, 0)}));
+  return Value(std::shared_ptr<const String>(new String{
+      .text = Text(std::move(bytes), false), .markup = false, .held = Held(nullptr, 0)}));
 }
 
 }  // namespace culet::chat

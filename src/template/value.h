@@ -1,10 +1,12 @@
 // Values of the template language: Python's, as far as templates see them, plus provenance of text.
 //
-// Values are immutable and shared; only a Namespace changes, and namespaces and scopes belong to the
-// interpreter, never to a value, so values cannot form a cycle. Lists and dicts know their height,
-// which is bounded, so no walk or destructor recurses without a limit. A Budget bounds the work and
-// the live bytes of one rendering and must outlive every value made with it.
+// Values are immutable and shared; only a Namespace changes, and namespaces and scopes belong to
+// the interpreter, never to a value, so values cannot form a cycle. Lists and dicts know their
+// height, which is bounded, so no walk or destructor recurses without a limit. A Budget bounds the
+// work and the live bytes of one rendering and must outlive every value made with it.
 #pragma once
+
+#include "culet/result.h"
 
 #include <cstdint>
 #include <functional>
@@ -15,8 +17,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include "culet/result.h"
 
 namespace culet::chat {
 
@@ -42,7 +42,7 @@ class Text {
   void append(const Text& other) { append(other, 0, other.size()); }
   void append(const Text& other, size_t from, size_t count);
   Text slice(size_t from, size_t count) const;
-  bool user_at(size_t byte) const;    // byte < size()
+  bool user_at(size_t byte) const;  // byte < size()
   bool has_user() const;
 
  private:
@@ -148,13 +148,13 @@ class Value {
 
   bool as_bool() const { return std::get<bool>(v_); }
   int64_t as_int() const { return is_bool() ? as_bool() : std::get<int64_t>(v_); }  // integral
-  double as_double() const {  // number
+  double as_double() const {                                                        // number
     return is_float() ? std::get<double>(v_) : static_cast<double>(as_int());
   }
 
-  int height() const;                        // 0 for what holds no other value
-  const char* type_name() const;             // as Python names it: "str", "dict", ...
-  bool same_object(const Value& o) const;    // Python's `is`
+  int height() const;                      // 0 for what holds no other value
+  const char* type_name() const;           // as Python names it: "str", "dict", ...
+  bool same_object(const Value& o) const;  // Python's `is`
 
  private:
   template <class P>
@@ -206,8 +206,8 @@ struct Dict {
 struct Call;
 struct NativeEntry {
   const char* name;
-  Result<Value> (*run)(Call&);   // nullptr: known, but not to be called (it would change data)
-  const char* parameters;        // "a! b c": a is required; "*" takes any positional, "**" any named
+  Result<Value> (*run)(Call&);  // nullptr: known, but not to be called (it would change data)
+  const char* parameters;       // "a! b c": a is required; "*" takes any positional, "**" any named
 };
 
 struct Method {
