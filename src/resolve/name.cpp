@@ -121,7 +121,7 @@ Error Search::not_found() const {
   }
   std::string out = fmt::format("no model is called '{}'; searched: {}", name_, places_in_words());
   const std::string near = closest(name_, known);
-  if (!near.empty()) out += fmt::format("; did you mean '{}'?", near);
+  if (!near.empty()) out += fmt::format("; did you mean '{}'", near);
   out += names_in_words(here);
   if (!problems.empty()) out += "; " + problems[0];
   const bool hub = hub_ && only_ != Only::kOllama;
@@ -130,22 +130,25 @@ Error Search::not_found() const {
   return {ErrorCode::kNotFound, out};
 }
 
-// Levenshtein's distance of two short texts, or `limit` when it is not below that.
+// Insertions, deletions, changes and swaps of neighbors between two short texts (optimal string
+// alignment), or `limit` when there are not fewer.
 size_t distance(std::string_view a, std::string_view b, size_t limit) {
   const size_t longer = std::max(a.size(), b.size()), shorter = std::min(a.size(), b.size());
   if (longer - shorter >= limit) return limit;
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
+  std::vector<size_t> older(b.size() + 1), old(b.size() + 1), now(b.size() + 1);
+  std::iota(now.begin(), now.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
+    std::swap(older, old);
+    std::swap(old, now);
+    now[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+      const bool same = a[i - 1] == b[j - 1];
+      now[j] = std::min({old[j - 1] + !same, old[j] + 1, now[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) now[j] = std::min(now[j], older[j - 2] + 1);
     }
   }
-  return std::min(row[b.size()], limit);
+  return std::min(now[b.size()], limit);
 }
 
 // The parts of a name that people leave out.
