@@ -24,6 +24,7 @@ namespace culet::test {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;  // a template prints tools in the order of their keys
 
 struct Real {
   const char* name;
@@ -184,19 +185,19 @@ TEST_P(RealModel, SplitAndUnfusedGiveTheSameBits) {
 
 // ---------------------------------------------------------------- chat
 
-std::vector<Message> messages_of(const json& chat) {
+std::vector<Message> messages_of(const ordered_json& chat) {
   std::vector<Message> messages;
-  for (const json& message : chat["messages"]) {
+  for (const ordered_json& message : chat["messages"]) {
     if (message.size() != 2 || !message["content"].is_string()) return {};
     messages.push_back({message["role"], message["content"]});
   }
   return messages;
 }
 
-ChatOptions options_of(const json& chat) {
+ChatOptions options_of(const ordered_json& chat) {
   ChatOptions options{.add_generation_prompt = chat["add_generation_prompt"].get<bool>(),
                       .extra_json = ""};
-  if (chat.contains("tools")) options.extra_json = json{{"tools", chat["tools"]}}.dump();
+  if (chat.contains("tools")) options.extra_json = ordered_json{{"tools", chat["tools"]}}.dump();
   return options;
 }
 
@@ -217,7 +218,7 @@ TEST_P(RealModel, Chat) {
     return;
   }
   int compared = 0;
-  for (const json& chat :
+  for (const ordered_json& chat :
        read_json_lines(golden(std::string("real/") + GetParam().folder + "/chat.jsonl"))) {
     const std::vector<Message> messages = messages_of(chat);
     if (messages.empty()) continue;  // calls of tools: src/template's tests have those

@@ -23,12 +23,12 @@ json read_json(const std::string& path) {
   return json::parse(file);
 }
 
-std::vector<json> read_json_lines(const std::string& path) {
+std::vector<nlohmann::ordered_json> read_json_lines(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot open " + path);
-  std::vector<json> lines;
+  std::vector<nlohmann::ordered_json> lines;
   for (std::string line; std::getline(file, line);) {
-    if (!line.empty()) lines.push_back(json::parse(line));
+    if (!line.empty()) lines.push_back(nlohmann::ordered_json::parse(line));
   }
   return lines;
 }

@@ -16,7 +16,7 @@ namespace culet::test {
 
 std::string golden(const std::string& path);        // tests/golden/PATH
 nlohmann::json read_json(const std::string& path);  // throws when it is not there
-std::vector<nlohmann::json> read_json_lines(const std::string& path);
+std::vector<nlohmann::ordered_json> read_json_lines(const std::string& path);
 
 // Throws with the error's message, so that a test that needs the model fails with it.
 std::shared_ptr<const Model> load(const std::string& path, const ModelOptions& options = {});
