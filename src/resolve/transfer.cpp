@@ -24,11 +24,6 @@ bool is_same_file(int fd, const std::string& path) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
-void remove_part(const std::string& part) {
-  ::unlink(part.c_str());
-  ::unlink((part + ".state").c_str());
-}
-
 Result<std::string> digest(const std::string& path, Meter* meter) {
   meter->begin("verifying");
   return base::sha256_file(
@@ -136,6 +131,11 @@ FileLock::~FileLock() {
 }
 
 // ---------------------------------------------------------------- the file
+
+void remove_part(const std::string& part) {
+  ::unlink(part.c_str());
+  ::unlink((part + ".state").c_str());
+}
 
 Result<void> check_space(const std::string& folder, uint64_t needed) {
   const auto free = free_bytes(folder);

@@ -71,6 +71,9 @@ using FillPart =
 Result<void> fetch_file(const Places& places, const Wanted& wanted, Meter* meter,
                         const FillPart& fill);
 
+// A part file and its notes.
+void remove_part(const std::string& part);
+
 // kExhausted: "needs X, you have Y".
 Result<void> check_space(const std::string& folder, uint64_t needed);
 

@@ -96,6 +96,22 @@ std::string join_url(const std::string& base, const std::string& reference) {
   return part_of(url, CURLUPART_URL);
 }
 
+Result<std::string> next_address(const std::string& url, const std::string& location) {
+  std::string next = join_url(url, location);
+  take_login(&next);
+  if (next.empty()) {
+    return fail(
+        ErrorCode::kIo,
+        fmt::format("the server of {} redirects to nowhere; try again later", shown_url(url)));
+  }
+  if (url.starts_with("https:") && !next.starts_with("https:")) {
+    return fail(ErrorCode::kIo, fmt::format("the server of {} redirects from https to http, which "
+                                            "is refused; use another source",
+                                            shown_url(url)));
+  }
+  return next;
+}
+
 std::string take_login(std::string* text) {
   const Url url = parse(*text);
   if (!url) return "";
