@@ -11,6 +11,8 @@
 // Logits are raw (no temperature), probabilities natural logarithms.
 #pragma once
 
+#include "culet/result.h"
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,20 +24,18 @@
 #include <variant>
 #include <vector>
 
-#include "culet/result.h"
-
 namespace culet {
 
 using Token = int32_t;
 
 struct ModelOptions {
-  int threads = 0;               // 0: one a physical core
-  bool precise = false;          // float32 activations in matrix products instead of int8: slower, closer
-  bool fuse = true;              // false: the unfused plan; same bits (CULET_FUSE=off)
-  std::string isa{};               // "" = the best this CPU has (CULET_ISA); unknown or unusable: error
-  std::string arch_dir{};          // folder of .arch files that add to or replace the built-in ones
-  int32_t pass_rows = 0;         // rows of one pass, 0: default; never changes a bit
-  std::function<void(double)> progress{};   // 0..1 while the model is prepared; may be empty
+  int threads = 0;         // 0: one a physical core
+  bool precise = false;    // float32 activations in matrix products instead of int8: slower, closer
+  bool fuse = true;        // false: the unfused plan; same bits (CULET_FUSE=off)
+  std::string isa{};       // "" = the best this CPU has (CULET_ISA); unknown or unusable: error
+  std::string arch_dir{};  // folder of .arch files that add to or replace the built-in ones
+  int32_t pass_rows = 0;   // rows of one pass, 0: default; never changes a bit
+  std::function<void(double)> progress{};  // 0..1 while the model is prepared; may be empty
 };
 
 // What `culet show` prints.
@@ -43,41 +43,48 @@ struct ModelInfo {
   std::string path, architecture, name;
   std::string arch_origin, arch_sha256;
   uint64_t file_bytes = 0, parameters = 0, tensors = 0;
-  std::vector<std::pair<std::string, uint64_t>> tensor_types;   // type name, number of tensors
+  std::vector<std::pair<std::string, uint64_t>> tensor_types;  // type name, number of tensors
   int64_t context_length = 0, vocabulary = 0, layers = 0, width = 0;
   std::string isa{};
   bool precise = false, has_chat_template = false;
   int threads = 0;
   uint64_t packed_bytes = 0, workspace_bytes = 0;
-  std::vector<std::pair<std::string, std::string>> caches;      // "layer 3 kv", "window(512) 4 x 256 ..."
+  std::vector<std::pair<std::string, std::string>>
+      caches;  // "layer 3 kv", "window(512) 4 x 256 ..."
   std::vector<std::string> warnings;
 };
 
-struct Message { std::string role, content; };
+struct Message {
+  std::string role, content;
+};
 struct ChatOptions {
   bool add_generation_prompt = true;
-  std::string extra_json{};        // object merged into the template's variables: tools, flags; "" = none
+  std::string extra_json{};  // object merged into the template's variables: tools, flags; "" = none
 };
 
 class Session;
 
 class Model {
  public:
-  static Result<std::shared_ptr<const Model>> load(const std::string& path, const ModelOptions& options);
+  static Result<std::shared_ptr<const Model>> load(const std::string& path,
+                                                   const ModelOptions& options);
   virtual ~Model() = default;
 
   virtual const ModelInfo& info() const = 0;
   // The plan as text, one operation a line (see docs/formats/arch.md).
   virtual std::string explain() const = 0;
 
-  virtual Result<std::vector<Token>> tokenize(std::string_view text, bool add_special, bool parse_special) const = 0;
+  virtual Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
+                                              bool parse_special) const = 0;
   virtual std::string detokenize(std::span<const Token> ids, bool special) const = 0;
   virtual std::string piece(Token id, bool special) const = 0;
   virtual bool is_end_of_generation(Token id) const = 0;
   // Tokens of a conversation by the file's own template; text of a message never becomes a control
   // token. kUnsupported when the file has no template.
-  virtual Result<std::vector<Token>> render_chat(std::span<const Message> messages, const ChatOptions& options) const = 0;
-  virtual Result<std::string> render_chat_text(std::span<const Message> messages, const ChatOptions& options) const = 0;
+  virtual Result<std::vector<Token>> render_chat(std::span<const Message> messages,
+                                                 const ChatOptions& options) const = 0;
+  virtual Result<std::string> render_chat_text(std::span<const Message> messages,
+                                               const ChatOptions& options) const = 0;
 };
 
 enum class KvType : uint8_t { kF32, kF16 };
@@ -92,24 +99,27 @@ struct SessionOptions {
 // One timeline of tokens with its memory.
 class Session {
  public:
-  static Result<std::unique_ptr<Session>> make(std::shared_ptr<const Model> model, const SessionOptions& options);
+  static Result<std::unique_ptr<Session>> make(std::shared_ptr<const Model> model,
+                                               const SessionOptions& options);
   virtual ~Session() = default;
 
   virtual const Model& model() const = 0;
-  virtual int64_t context() const = 0;   // tokens it can hold
+  virtual int64_t context() const = 0;  // tokens it can hold
   virtual std::span<const Token> tokens() const = 0;
   // Evaluates tokens behind the present ones. On an error nothing was appended.
-  // progress(done, all) after each pass; may be empty; returning false stops with kCancelled and the
-  // session as it was before the call. Callbacks must not use this session, and must not throw.
+  // progress(done, all) after each pass; may be empty; returning false stops with kCancelled and
+  // the session as it was before the call. Callbacks must not use this session, and must not throw.
   // A logit that is NaN or infinite in a row that is read is kNumeric.
   using Progress = std::function<bool(int64_t, int64_t)>;
   virtual Result<void> append(std::span<const Token> tokens, const Progress& progress = {}) = 0;
   // The same, and calls row(position, logits) for every new token's logits in order.
   using RowFn = std::function<void(int64_t, std::span<const float>)>;
-  virtual Result<void> append_each(std::span<const Token> tokens, const RowFn& row, const Progress& progress = {}) = 0;
-  // Raw logits after the last token: [vocabulary]; empty before the first append and after a rewind.
+  virtual Result<void> append_each(std::span<const Token> tokens, const RowFn& row,
+                                   const Progress& progress = {}) = 0;
+  // Raw logits after the last token: [vocabulary]; empty before the first append and after a
+  // rewind.
   virtual std::span<const float> logits() const = 0;
-  virtual void clear() = 0;      // as a new session, bit for bit
+  virtual void clear() = 0;  // as a new session, bit for bit
   // Forgets tokens from `length` on. False: the memory needed is gone; clear and append again
   // (then nothing changed).
   virtual bool rewind(int64_t length) = 0;
@@ -117,31 +127,41 @@ class Session {
 };
 
 // Distribution of the next token from raw logits.
-struct Candidate { Token id; float logprob; };
+struct Candidate {
+  Token id;
+  float logprob;
+};
 struct Distribution {
-  double entropy = 0;                 // nats
-  std::vector<Candidate> top;         // highest first; equal logits: lower id first
+  double entropy = 0;          // nats
+  std::vector<Candidate> top;  // highest first; equal logits: lower id first
 };
 // log-probability of `id`. Error kNumeric when a logit is NaN or infinite.
 Result<double> logprob(const Model& model, std::span<const float> logits, Token id);
 Result<Distribution> distribution(const Model& model, std::span<const float> logits, int top);
 
 struct Sampling {
-  float temperature = 0.8f;      // 0: greedy, the lowest id on ties
-  int32_t top_k = 40;            // 0: off
-  float top_p = 0.95f;           // 1: off
-  uint64_t seed = 0;             // same seed, same text, on every machine
+  float temperature = 0.8f;  // 0: greedy, the lowest id on ties
+  int32_t top_k = 40;        // 0: off
+  float top_p = 0.95f;       // 1: off
+  uint64_t seed = 0;         // same seed, same text, on every machine
 };
 
 struct GenerateOptions {
   Sampling sampling;
-  int64_t max_tokens = 512;      // < 0: until the context is full
+  int64_t max_tokens = 512;  // < 0: until the context is full
 };
 
-struct Started { int64_t prompt_tokens; };
-struct Progress { int64_t done, all; };               // prompt tokens evaluated
+struct Started {
+  int64_t prompt_tokens;
+};
+struct Progress {
+  int64_t done, all;
+};  // prompt tokens evaluated
 // Whole characters only; may be empty. id -1: what was left of an unfinished character at the end.
-struct TextDelta { std::string text; Token id; };
+struct TextDelta {
+  std::string text;
+  Token id;
+};
 enum class FinishReason : uint8_t { kStop, kLength, kContext, kCancelled };
 struct Finished {
   FinishReason reason;
@@ -156,8 +176,8 @@ using EventFn = std::function<bool(const Event&)>;
 // The session then holds prompt and answer: every token of a TextDelta, not the one that ended it.
 // An empty prompt continues from the session's logits. On an error (before the answer: nothing was
 // appended; later: the tokens so far stay) no Finished follows.
-Result<Finished> generate(Session& session, std::span<const Token> prompt, const GenerateOptions& options,
-                          const EventFn& on_event);
+Result<Finished> generate(Session& session, std::span<const Token> prompt,
+                          const GenerateOptions& options, const EventFn& on_event);
 
 // Instruction sets of this build, lowest first, and whether this CPU can run each.
 std::vector<std::pair<std::string, bool>> instruction_sets();

@@ -4,11 +4,11 @@
 // No exception crosses a culet call; a broken promise inside culet itself aborts (CULET_CHECK).
 #pragma once
 
+#include <tl/expected.hpp>
+
 #include <cstdint>
 #include <string>
 #include <utility>
-
-#include <tl/expected.hpp>
 
 namespace culet {
 
@@ -40,16 +40,16 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {
 // CULET_TRY(auto x, call()): x = value of call(), or return its error from this function.
 #define CULET_TRY_NAME2(a, b) a##b
 #define CULET_TRY_NAME(a, b) CULET_TRY_NAME2(a, b)
-#define CULET_TRY(decl, ...)                                                            \
-  auto CULET_TRY_NAME(culet_try_, __LINE__) = (__VA_ARGS__);                            \
-  if (!CULET_TRY_NAME(culet_try_, __LINE__))                                            \
-    return ::tl::unexpected<::culet::Error>(                                            \
-        std::move(CULET_TRY_NAME(culet_try_, __LINE__)).error());                       \
+#define CULET_TRY(decl, ...)                                      \
+  auto CULET_TRY_NAME(culet_try_, __LINE__) = (__VA_ARGS__);      \
+  if (!CULET_TRY_NAME(culet_try_, __LINE__))                      \
+    return ::tl::unexpected<::culet::Error>(                      \
+        std::move(CULET_TRY_NAME(culet_try_, __LINE__)).error()); \
   decl = std::move(*CULET_TRY_NAME(culet_try_, __LINE__))
 // CULET_TRY_VOID(call()): the same for calls without a value.
-#define CULET_TRY_VOID(...)                                                             \
-  do {                                                                                  \
-    auto culet_try_void = (__VA_ARGS__);                                                \
-    if (!culet_try_void)                                                                \
-      return ::tl::unexpected<::culet::Error>(std::move(culet_try_void).error());       \
+#define CULET_TRY_VOID(...)                                                       \
+  do {                                                                            \
+    auto culet_try_void = (__VA_ARGS__);                                          \
+    if (!culet_try_void)                                                          \
+      return ::tl::unexpected<::culet::Error>(std::move(culet_try_void).error()); \
   } while (false)

@@ -104,7 +104,7 @@ Result<Finished> Generation::run(std::span<const Token> prompt) {
   if (reason != FinishReason::kCancelled) {
     CULET_TRY(reason, answer());
     const std::string rest = detokenizer_.flush();
-    if (!rest.empty()) emit(TextDelta{rest, kNoToken});
+    if (reason != FinishReason::kCancelled && !rest.empty()) emit(TextDelta{rest, kNoToken});
   }
   const Finished finished{reason, static_cast<int64_t>(prompt.size()), generated_, prompt_seconds,
                           answer_time.seconds()};
