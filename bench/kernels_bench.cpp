@@ -100,13 +100,18 @@ void read_loop(benchmark::State& state) {
   Pool pool(static_cast<int>(state.range(0)));
   for (auto _ : state)
     pool.run([&](int i, int count) {
-      const uint64_t* p = reinterpret_cast<const uint64_t*>(data.data());
-      uint64_t s[8] = {};
+      typedef uint64_t Vector __attribute__((vector_size(16)));
+      const Vector* p = reinterpret_cast<const Vector*>(data.data());
+      Vector s0 = {}, s1 = {}, s2 = {}, s3 = {};
       for (size_t j = bytes / 64 * i / count; j < bytes / 64 * (i + 1) / count; j++) {
-        __builtin_prefetch(p + j * 8 + 1024);
-        for (int v = 0; v < 8; v++) s[v] += p[j * 8 + v];
+        __builtin_prefetch(p + j * 4 + 512);
+        s0 += p[j * 4];
+        s1 += p[j * 4 + 1];
+        s2 += p[j * 4 + 2];
+        s3 += p[j * 4 + 3];
       }
-      for (uint64_t& v : s) benchmark::DoNotOptimize(v);
+      Vector sum = s0 + s1 + s2 + s3;
+      benchmark::DoNotOptimize(sum);
     });
   state.counters["GB/s"] =
       benchmark::Counter(double(bytes) * state.iterations() / 1e9, benchmark::Counter::kIsRate);
