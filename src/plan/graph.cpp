@@ -21,7 +21,7 @@ namespace culet::plan {
 namespace {
 
 using Kind = Expr::Kind;
-constexpr size_t kMaxOps = 1 << 18;  // the largest real models stay below a tenth of this
+constexpr size_t kMaxOps = 1 << 17;  // the largest real models stay below a tenth of this
 constexpr size_t kMaxRopes = 1024;
 
 class Builder {
