@@ -105,6 +105,18 @@ TEST(Session, RewindTooFarChangesNothing) {
   EXPECT_TRUE(one->rewind(0) || one->tokens().size() == 203);
 }
 
+TEST(Session, ATextOnlyModelHasNone) {
+  ModelOptions options;
+  options.text_only = true;
+  const auto model = load(gemma(), options);
+  EXPECT_EQ(*model->tokenize("the rain", true, false),
+            *load(gemma())->tokenize("the rain", true, false));
+  EXPECT_NE(model->explain().find("rope"), std::string::npos);
+  const auto refused = Session::make(model, {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(Session, MemoryGrowsWithTokensAndGoesWithClear) {
   const auto one = session(load(llama()));
   const uint64_t empty = one->memory_bytes();

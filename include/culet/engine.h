@@ -35,6 +35,7 @@ struct ModelOptions {
   std::string isa{};       // "" = the best this CPU has (CULET_ISA); unknown or unusable: error
   std::string arch_dir{};  // folder of .arch files that add to or replace the built-in ones
   int32_t pass_rows = 0;   // rows of one pass, 0: default; never changes a bit
+  bool text_only = false;  // tokens, templates and the plan; nothing is repacked, no session made
   std::function<void(double)> progress{};  // 0..1 while the model is prepared; may be empty
 };
 

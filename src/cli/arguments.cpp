@@ -21,7 +21,7 @@ constexpr int kMaxThreads = 1024;
 
 constexpr std::string_view kAbout =
     "Runs open language models on this machine's processor.\n"
-    "MODEL is the path of a GGUF file.";
+    "MODEL is the path of a GGUF file, or a name: culet list shows those on this machine.";
 
 constexpr std::string_view kFooter =
     "Environment:\n"
@@ -73,6 +73,28 @@ constexpr std::string_view kShowFooter =
     "  culet show model.gguf\n"
     "  culet show model.gguf --json | jq .tensor_types";
 
+constexpr std::string_view kListFooter =
+    "Shows the Ollama store, the Hugging Face cache and culet's own cache folder, and what the\n"
+    "catalogue has besides.\n"
+    "\nExamples:\n"
+    "  culet list\n"
+    "  culet list --json | jq -r '.models[].name'";
+
+constexpr std::string_view kRemoveFooter =
+    "Models in the Ollama store and the Hugging Face cache are not culet's, and stay.\n"
+    "\nExamples:\n"
+    "  culet rm smollm2\n"
+    "  culet rm hf:Qwen/Qwen3-0.6B-GGUF:Q8_0";
+
+constexpr std::string_view kPullFooter =
+    "Prints the path of each model. Ctrl-C keeps what is there; the same command continues.\n"
+    "\nExamples:\n"
+    "  culet pull smollm2\n"
+    "  culet pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
+    "  culet pull ollama:qwen3:0.6b\n"
+    "\nEnvironment: CULET_CACHE, HF_ENDPOINT, HF_TOKEN, PIP_INDEX_URL, https_proxy, SSL_CERT_FILE\n"
+    "(docs/models.md).";
+
 // A number in [low, high]; NaN is in no range.
 CLI::Validator number_in(double low, double high, const std::string& words) {
   return CLI::Validator(
@@ -104,7 +126,12 @@ CLI::App* add_command(CLI::App* app, const std::string& name, const std::string&
 }
 
 void add_model(CLI::App* command, ModelArguments* model) {
-  command->add_option("MODEL", model->path, "Path of a GGUF file")->required();
+  command
+      ->add_option(
+          "MODEL", model->path,
+          "Path of a GGUF file, name[:tag] of the Ollama store, org/repo[@revision][:quant] of "
+          "the Hugging Face cache, or a name of the catalogue")
+      ->required();
   command
       ->add_option("--threads", model->options.threads,
                    "Threads to compute with (default: one a physical core)")
@@ -212,6 +239,32 @@ CLI::App* add_show(CLI::App* app, ShowArguments* show) {
   return command;
 }
 
+CLI::App* add_list(CLI::App* app, ListArguments* list) {
+  CLI::App* command = add_command(app, "list", "Print the models of this machine");
+  command->add_flag("--json", list->json, "Print JSON");
+  command->footer(footer(kListFooter));
+  return command;
+}
+
+CLI::App* add_remove(CLI::App* app, RemoveArguments* remove) {
+  CLI::App* command = add_command(app, "rm", "Remove models that culet pull has fetched");
+  command->add_option("NAME", remove->names, "Name or path of a model in culet's cache folder")
+      ->required();
+  command->footer(footer(kRemoveFooter));
+  return command;
+}
+
+CLI::App* add_pull(CLI::App* app, PullArguments* pull) {
+  CLI::App* command = add_command(app, "pull", "Fetch models; nothing else uses the network");
+  command
+      ->add_option("NAME", pull->names,
+                   "hf:org/repo[@revision][:quant], ollama:name[:tag], or a name of the catalogue")
+      ->required();
+  command->add_flag("-q,--quiet", pull->quiet, "No progress on standard error");
+  command->footer(footer(kPullFooter));
+  return command;
+}
+
 // ---------------------------------------------------------------- environment
 
 std::string variable(const char* name) {
@@ -295,6 +348,9 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   ScoreArguments score;
   ExplainArguments explain;
   ShowArguments show;
+  ListArguments list;
+  RemoveArguments remove;
+  PullArguments pull;
   CLI::App app(std::string(kAbout), "culet");
   app.footer(footer(kFooter));
   app.set_version_flag("--version", "culet " + std::string(version()));
@@ -304,7 +360,10 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   const CLI::App* tokenize_command = add_tokenize(&app, &tokenize);
   const CLI::App* score_command = add_score(&app, &score);
   const CLI::App* explain_command = add_explain(&app, &explain);
-  add_show(&app, &show);
+  const CLI::App* show_command = add_show(&app, &show);
+  const CLI::App* list_command = add_list(&app, &list);
+  const CLI::App* remove_command = add_remove(&app, &remove);
+  add_pull(&app, &pull);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -315,9 +374,9 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
     return usage_error(app, error);
   }
   if (app.get_subcommands().empty()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "no command was given; use run, tokenize, score, explain or show (see culet --help)");
+    return fail(ErrorCode::kInvalidArgument,
+                "no command was given; use run, tokenize, score, explain, show, list, rm or pull "
+                "(see culet --help)");
   }
   if (run_command->parsed()) {
     CULET_TRY(run, check_run(std::move(run)));
@@ -326,7 +385,10 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   if (tokenize_command->parsed()) return with_environment(std::move(tokenize));
   if (score_command->parsed()) return with_environment(std::move(score));
   if (explain_command->parsed()) return with_environment(std::move(explain));
-  return with_environment(std::move(show));
+  if (show_command->parsed()) return with_environment(std::move(show));
+  if (list_command->parsed()) return Arguments(list);
+  if (remove_command->parsed()) return Arguments(std::move(remove));
+  return Arguments(std::move(pull));
 }
 
 }  // namespace culet::cli

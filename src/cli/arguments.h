@@ -7,12 +7,13 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace culet::cli {
 
 // Every command that opens a model has these.
 struct ModelArguments {
-  std::string path;
+  std::string path;  // or a name, docs/models.md
   ModelOptions options;
 };
 
@@ -48,13 +49,27 @@ struct ShowArguments {
   bool json = false;
 };
 
+struct ListArguments {
+  bool json = false;
+};
+
+struct RemoveArguments {
+  std::vector<std::string> names;
+};
+
+struct PullArguments {
+  std::vector<std::string> names;
+  bool quiet = false;
+};
+
 // A page of text that was asked for: help or the version.
 struct Page {
   std::string text;
 };
 
-using Arguments = std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments,
-                               ExplainArguments, ShowArguments>;
+using Arguments =
+    std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments, ExplainArguments,
+                 ShowArguments, ListArguments, RemoveArguments, PullArguments>;
 
 // Errors (all of them usage errors): one sentence that says which help to read.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);

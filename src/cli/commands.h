@@ -17,8 +17,11 @@ Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out);
 Result<int> score_command(const ScoreArguments& arguments, Output& out);
 Result<int> explain_command(const ExplainArguments& arguments, Output& out);
 Result<int> show_command(const ShowArguments& arguments, Output& out);
+Result<int> list_command(const ListArguments& arguments, Output& out);
+Result<int> remove_command(const RemoveArguments& arguments, Output& out);
+Result<int> pull_command(const PullArguments& arguments, Output& out);
 
-// Loads the model with progress on the status line.
+// Finds the model by its name and loads it, with progress on the status line.
 Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
                                                 bool quiet = false);
 

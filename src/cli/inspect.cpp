@@ -1,5 +1,7 @@
 // culet explain and culet show: what a model is, without running it.
 #include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "culet/models.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -9,12 +11,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const ModelInfo& info) {
+Json to_json(const ModelInfo& info, const ModelRef& ref) {
   Json types = Json::object(), caches = Json::array(), sets = Json::object();
   for (const auto& [name, count] : info.tensor_types) types[name] = count;
   for (const auto& [name, what] : info.caches) caches.push_back({{"name", name}, {"what", what}});
   for (const auto& [name, usable] : instruction_sets()) sets[name] = usable;
-  return {{"file", {{"path", info.path}, {"bytes", info.file_bytes}}},
+  return {{"file",
+           {{"path", info.path},
+            {"bytes", info.file_bytes},
+            {"origin", ref.origin},
+            {"revision", ref.revision.empty() ? Json() : Json(ref.revision)},
+            {"sha256", ref.sha256}}},
           {"name", info.name},
           {"architecture", info.architecture},
           {"architecture_file", {{"origin", info.arch_origin}, {"sha256", info.arch_sha256}}},
@@ -74,12 +81,15 @@ std::string usable_sets() {
   return text;
 }
 
-std::string human(const ModelInfo& info) {
+std::string human(const ModelInfo& info, const ModelRef& ref) {
   std::string text;
   const auto line = [&](std::string_view name, const std::string& value) {
     text += fmt::format("{:<18}{}\n", name, value);
   };
   line("file", fmt::format("{} ({})", info.path, mebibytes(info.file_bytes)));
+  line("origin", ref.revision.empty() ? ref.origin
+                                      : fmt::format("{}, revision {}", ref.origin, ref.revision));
+  line("sha256", ref.sha256);
   if (!info.name.empty()) line("name", info.name);
   line("architecture", info.architecture);
   line("architecture file", fmt::format("{}, sha256 {}", info.arch_origin, info.arch_sha256));
@@ -95,8 +105,18 @@ std::string human(const ModelInfo& info) {
   line("arithmetic", info.precise ? "32-bit activations (--precise)" : "8-bit activations");
   line("memory", fmt::format("{} of repacked weights, {} of workspace",
                              mebibytes(info.packed_bytes), mebibytes(info.workspace_bytes)));
+  for (const std::string& note : ref.notes) line("note", note);
   for (const std::string& warning : info.warnings) line("warning", warning);
   return text;
+}
+
+Result<std::string> sha256_with_progress(const ModelRef& ref) {
+  const InterruptWatch interrupt;
+  StatusLine status(true);
+  return model_sha256(ref, [&](uint64_t done, uint64_t total) {
+    status.show(fmt::format("Computing the sha256: {} of {}", mebibytes(done), mebibytes(total)));
+    return !interrupt.interrupted();
+  });
 }
 
 }  // namespace
@@ -110,11 +130,14 @@ Result<int> explain_command(const ExplainArguments& arguments, Output& out) {
 }
 
 Result<int> show_command(const ShowArguments& arguments, Output& out) {
+  CULET_TRY(ModelRef ref, find_model(arguments.model.path));
+  CULET_TRY(ref.sha256, sha256_with_progress(ref));
   CULET_TRY(const auto model, load_model(arguments.model));
   if (arguments.json) {
-    out.write(to_json(model->info()).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    out.write(to_json(model->info(), ref).dump(2, ' ', false, Json::error_handler_t::replace) +
+              "\n");
   } else {
-    out.write(printable(human(model->info())));
+    out.write(printable(human(model->info(), ref)));
   }
   return kExitOk;
 }

@@ -1,6 +1,7 @@
 // culet: parse, dispatch, and turn errors into one sentence and an exit status.
 //   0 done; 1 it failed; 2 the command line or a CULET_* variable makes no sense; 130 Ctrl-C.
 #include "cli/commands.h"
+#include "culet/models.h"
 
 #include <fmt/format.h>
 
@@ -14,14 +15,8 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
   options.progress = [&status](double done) {
     status.show(fmt::format("Preparing the model: {:.0f} %", done * 100));
   };
-  auto model = Model::load(arguments.path, options);
-  const bool bare_name = arguments.path.find('/') == std::string::npos;
-  if (!model && model.error().code == ErrorCode::kNotFound && bare_name) {
-    return fail(
-        ErrorCode::kNotFound,
-        model.error().message + " (MODEL is the path of a GGUF file; \"make run\" fetches one)");
-  }
-  return model;
+  CULET_TRY(const ModelRef found, find_model(arguments.path));
+  return Model::load(found.path, options);
 }
 
 namespace {
@@ -41,6 +36,11 @@ struct Dispatch {
     return explain_command(arguments, out);
   }
   Result<int> operator()(const ShowArguments& arguments) { return show_command(arguments, out); }
+  Result<int> operator()(const ListArguments& arguments) { return list_command(arguments, out); }
+  Result<int> operator()(const RemoveArguments& arguments) {
+    return remove_command(arguments, out);
+  }
+  Result<int> operator()(const PullArguments& arguments) { return pull_command(arguments, out); }
 };
 
 // A closed pipe is no news to whoever closed it.

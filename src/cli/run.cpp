@@ -73,6 +73,7 @@ class PlainView {
 
   bool show(const Event& event) {
     if (const auto* progress = std::get_if<Progress>(&event)) {
+      read_ = progress->done;
       status_.show(
           fmt::format("Reading the prompt: {} of {} tokens", progress->done, progress->all));
     } else if (const auto* delta = std::get_if<TextDelta>(&event)) {
@@ -95,6 +96,10 @@ class PlainView {
     if (!ends_line_) out_.write("\n");
     out_.flush();
     if (quiet_) return;
+    if (finished.reason == FinishReason::kCancelled && read_ < finished.prompt_tokens) {
+      print_note(fmt::format("stopped at {} of {} prompt tokens", read_, finished.prompt_tokens));
+      return;
+    }
     print_note(fmt::format(
         "prompt {} tokens, {:.1f} tokens/s; answer {} tokens, {:.1f} tokens/s{}",
         finished.prompt_tokens, rate(finished.prompt_tokens, finished.prompt_seconds),
@@ -118,7 +123,8 @@ class PlainView {
 
   Output& out_;
   bool quiet_;
-  bool ends_line_ = false;
+  bool ends_line_ = true;
+  int64_t read_ = 0;  // tokens of the prompt
   StatusLine status_;
 };
 

@@ -11,7 +11,9 @@ Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out) {
   if (text == "-") {
     CULET_TRY(text, read_standard_input());
   }
-  CULET_TRY(const auto model, load_model(arguments.model));
+  ModelArguments text_only = arguments.model;
+  text_only.options.text_only = true;
+  CULET_TRY(const auto model, load_model(text_only));
   CULET_TRY(const std::vector<Token> ids,
             model->tokenize(text, arguments.add_special, arguments.parse_special));
   out.write(nlohmann::json(ids).dump() + "\n");

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <utility>
 
 namespace culet {
@@ -82,8 +83,9 @@ Result<void> ModelImpl::run(backend::Workspace& workspace,
 }
 
 std::string ModelImpl::explain() const {
-  return plan::explain(loaded_->compiled.plan, loaded_->file,
-                       [this](size_t op) { return plan_note(executor(), op); });
+  std::function<std::string(size_t)> note;
+  if (loaded_->executor) note = [this](size_t op) { return plan_note(executor(), op); };
+  return plan::explain(loaded_->compiled.plan, loaded_->file, note);
 }
 
 Result<std::vector<Token>> ModelImpl::tokenize(std::string_view text, bool add_special,

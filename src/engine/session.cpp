@@ -228,6 +228,10 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> mode
                                                const SessionOptions& options) {
   CULET_CHECK(model != nullptr);
   const engine::ModelImpl& impl = engine::impl(*model);
+  if (!impl.loaded().executor) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the model was loaded with text_only, so it cannot run; load it without");
+  }
   CULET_TRY(const int64_t context, engine::session_context(model->info(), options.context));
   const cache::CacheOptions cache_options{.k_type = engine::kv_type(options.keys),
                                           .v_type = engine::kv_type(options.values),

@@ -271,6 +271,7 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY_VOID(read_plan(options, model));
   CULET_TRY_VOID(read_text(model));
   CULET_TRY_VOID(choose_kernels(options.isa, &model->kernels));
+  if (options.text_only) return {};
   CULET_TRY_VOID(start_pool(options.threads, model));
   return prepare(options, model);
 }
@@ -283,6 +284,7 @@ void describe_model(const ModelOptions& options, LoadedModel* model) {
   info.precise = options.precise;
   // A template that cannot be used is still there: rendering says what is wrong with it.
   info.has_chat_template = model->chat != nullptr || !model->chat_error.empty();
+  if (!model->executor) return;
   info.threads = model->pool->size();
   info.packed_bytes = model->executor->packed_bytes();
   info.workspace_bytes = model->executor->workspace_bytes();

@@ -27,8 +27,8 @@ struct LoadedModel {
   format::GgufFile file;
   plan::Compiled compiled;
   kernels::Kernels kernels{};
-  std::unique_ptr<base::ThreadPool> pool;
-  std::unique_ptr<backend::Executor> executor;
+  std::unique_ptr<base::ThreadPool> pool;       // none when text_only
+  std::unique_ptr<backend::Executor> executor;  // none when text_only
   std::shared_ptr<const text::Tokenizer> tokenizer;
   // At most one of the two: the template, or why the one in the file cannot be used.
   std::shared_ptr<const chat::ChatTemplate> chat;
