@@ -268,7 +268,7 @@ CLI::App* add_pull(CLI::App* app, PullArguments* pull) {
 // ---------------------------------------------------------------- environment
 
 std::string variable(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread runs yet
   return value ? value : "";
 }
 
