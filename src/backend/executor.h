@@ -7,13 +7,6 @@
 // writes (arena, scratch, angle tables) and belongs to one thread at a time.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "base/thread_pool.h"
 #include "cache/cache_set.h"
 #include "culet/result.h"
@@ -21,23 +14,32 @@
 #include "kernels/kernels.h"
 #include "plan/plan.h"
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
 namespace culet::backend {
 
 struct Limits {
-  int32_t rows = 256;     // rows of one pass: longer inputs are cut here (never changes a bit)
-  int32_t wanted = 64;    // rows of one pass whose outputs are wanted
+  int32_t rows = 256;   // rows of one pass: longer inputs are cut here (never changes a bit)
+  int32_t wanted = 64;  // rows of one pass whose outputs are wanted
 };
 
 // One session's consecutive rows in a batch.
 struct Segment {
-  cache::CacheSet* caches;      // null for an encoder
-  int64_t start;                // absolute position of the first row
+  cache::CacheSet* caches;  // null for an encoder
+  int64_t start;            // absolute position of the first row
   std::span<const int32_t> tokens;
-  std::span<const int32_t> wanted;   // ascending indices into tokens whose outputs are wanted
+  std::span<const int32_t> wanted;  // ascending indices into tokens whose outputs are wanted
 };
 
-struct Workspace;   // opaque; see executor.cpp
-struct WorkspaceDeleter { void operator()(Workspace*) const; };
+struct Workspace;  // opaque; see executor.cpp
+struct WorkspaceDeleter {
+  void operator()(Workspace*) const;
+};
 using WorkspacePtr = std::unique_ptr<Workspace, WorkspaceDeleter>;
 
 // Weights repacked for products, keyed by tensor; everything else is read from the file's mapping.
@@ -45,7 +47,7 @@ class Weights;
 
 struct PrepareOptions {
   Limits limits;
-  bool precise = false;   // the plan was lowered without quantize ops: products take float rows
+  bool precise = false;  // the plan was lowered without quantize ops: products take float rows
   // Called with (bytes done, bytes in all) while weights are repacked; may be empty.
   std::function<void(uint64_t, uint64_t)> progress;
 };
@@ -54,16 +56,17 @@ class Executor {
  public:
   // plan, file and pool outlive the result. Errors: kUnsupported (an op or tensor type this backend
   // has no kernel for, by name, with the line of the architecture file), kExhausted.
-  static Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan, const format::GgufFile& file,
-                                                   const kernels::Kernels& kernels, base::ThreadPool& pool,
-                                                   PrepareOptions options);
+  static Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan,
+                                                   const format::GgufFile& file,
+                                                   const kernels::Kernels& kernels,
+                                                   base::ThreadPool& pool, PrepareOptions options);
   ~Executor();
 
   const Limits& limits() const;
   WorkspacePtr make_workspace() const;
-  // Runs one pass. The sum of rows must not exceed limits().rows, wanted likewise. Reserves cache rows
-  // first: an error (kExhausted) then leaves every session as it was. After success the rows are
-  // committed. A non-finite output row is not an error here: the caller checks what it reads.
+  // Runs one pass. The sum of rows must not exceed limits().rows, wanted likewise. Reserves cache
+  // rows first: an error (kExhausted) then leaves every session as it was. After success the rows
+  // are committed. A non-finite output row is not an error here: the caller checks what it reads.
   Result<void> run(Workspace& workspace, std::span<const Segment> batch) const;
   // Output `name` of the wanted rows of the last run, in batch order: [wanted, width]. Valid until
   // the next run.
@@ -71,7 +74,10 @@ class Executor {
   int32_t output_width(std::string_view name) const;
 
   // What explain prints beside each op: the kernel's name, and bytes read a row / in all.
-  struct OpNote { std::string kernel; uint64_t weight_bytes; };
+  struct OpNote {
+    std::string kernel;
+    uint64_t weight_bytes;
+  };
   OpNote note(size_t op) const;
   uint64_t packed_bytes() const;
   uint64_t workspace_bytes() const;

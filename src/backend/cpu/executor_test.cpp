@@ -266,6 +266,22 @@ TEST(Executor, RewindGivesTheSameBitsAgain) {
               "after a rewind");
 }
 
+TEST(Executor, DecodeAllocatesNothing) {
+  Decoder d(true, true);
+  for (int threads : {1, 2}) {
+    Prepared p(d.model, threads, kWide);
+    auto caches = p.caches(d.model);
+    p.run(caches.get(), some_tokens(34), 34);  // warm-up; the next block border is at row 64
+    const std::vector<int32_t> token = {5}, wanted = {0};
+    const int64_t before = allocation_count();
+    for (int i = 0; i < 28; ++i) {
+      const Segment s{caches.get(), caches->length(), token, wanted};
+      ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));
+    }
+    EXPECT_EQ(allocation_count() - before, 0);
+  }
+}
+
 TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
   Decoder d(true, true);
   Prepared p(d.model, 1, kWide);

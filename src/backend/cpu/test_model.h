@@ -27,6 +27,9 @@ using plan::TensorId;
 using plan::ValueId;
 using quant::TensorType;
 
+// How often the test program has asked the heap for memory (allocation_count_test.cpp).
+int64_t allocation_count();
+
 inline kernels::Kernels kernel_table(const char* isa = nullptr) {
   kernels::Kernels table{};
   CULET_CHECK(kernels::select_kernels(isa, &table) == nullptr);
