@@ -2,7 +2,7 @@
 //
 // kernels/scalar.cpp defines the meaning of every entry, in plain loops that the compiler must not
 // vectorise; each instruction-set file replaces the entries it speeds up and must return THE SAME
-// BITS (docs/exactness.md). The arithmetic that makes that possible:
+// BITS (ARCHITECTURE.md, Exactness). The arithmetic that makes that possible:
 //   * no contraction (-ffp-contract=off); where fma() is written below it is one rounding;
 //     round to nearest even; subnormals are kept; exp, tanh, sigmoid are our own polynomials.
 //   * matrix products: one lane is one output. k ascends in blocks of 32; per block one exact int32
