@@ -74,8 +74,8 @@ std::vector<PulledCommit> pulled_commits(const std::string& repo, const std::str
     }
     if (!found.files.empty()) out.push_back(std::move(found));
   }
-  std::stable_sort(out.begin(), out.end(), [](const PulledCommit& a, const PulledCommit& b) {
-    return a.pulled > b.pulled;
+  std::sort(out.begin(), out.end(), [](const PulledCommit& a, const PulledCommit& b) {
+    return a.pulled != b.pulled ? a.pulled > b.pulled : a.commit < b.commit;
   });
   return out;
 }

@@ -379,7 +379,7 @@ Result<ModelRef> pull_catalogue(const Context& context, const CatalogueModel& mo
       return fill_from(context, model, source, part, m, continued);
     };
     const auto done = fetch_file(context.places, wanted, &meter, fill);
-    if (done) return ModelRef{path, origin, model.sha256, "", {}};
+    if (done) return ModelRef{path, origin, model.sha256, "", {"license: " + model.license}};
     if (done.error().code == ErrorCode::kCancelled) return tl::unexpected(done.error());
     reasons += (reasons.empty() ? "" : "; ") + done.error().message;
   }
