@@ -118,8 +118,8 @@ std::string_view kind_name(plan::OpKind kind) { return kNames[static_cast<size_t
 tl::unexpected<Error> unsupported(const plan::Plan& plan, const plan::Op& op,
                                   const std::string& why) {
   std::string text;
-  if (op.line > 0 && static_cast<size_t>(op.line) <= plan.source.size()) {
-    text = plan.source[static_cast<size_t>(op.line) - 1];
+  if (op.line > 0 && static_cast<size_t>(op.line) < plan.source.size()) {
+    text = plan.source[static_cast<size_t>(op.line)];
     text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
     text = fmt::format(": '{}'", text);
   }

@@ -85,7 +85,7 @@ class TestModel {
           v.rows == RowSet::kAll ? plan.arena_row_bytes_all : plan.arena_row_bytes_wanted;
       v.offset = std::exchange(end, end + v.row_bytes);
     }
-    plan.source = {"a line of text"};
+    plan.source = {"", "a line of text"};
     plan.n_layers = layer + 1;
     plan.layers.assign(static_cast<size_t>(plan.n_layers), {0, 0});
     bool inside = false;
