@@ -4,7 +4,7 @@
 function(culet_layer name)
   cmake_parse_arguments(L "" "" "SOURCES;DEPS;PRIVATE_DEPS;TESTS;TEST_DEPS" ${ARGN})
   add_library(culet_${name} STATIC ${L_SOURCES})
-  target_include_directories(culet_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(culet_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(culet_${name} PUBLIC ${L_DEPS} PRIVATE ${L_PRIVATE_DEPS})
   if(CULET_TESTS AND L_TESTS)
     culet_test(${name}_test SOURCES ${L_TESTS} DEPS culet_${name} ${L_TEST_DEPS} LABEL unit)
@@ -33,8 +33,8 @@ function(culet_test name)
   endif()
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE ${T_DEPS} GTest::gtest GTest::gtest_main)
-  target_compile_definitions(${name} PRIVATE CULET_TEST_DATA="${CMAKE_SOURCE_DIR}/tests"
-                                             CULET_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  target_compile_definitions(${name} PRIVATE CULET_TEST_DATA="${PROJECT_SOURCE_DIR}/tests"
+                                             CULET_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX "${prefix}${name}." DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS ${T_LABEL})
 endfunction()

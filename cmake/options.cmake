@@ -1,7 +1,7 @@
 # Compile options of every target. Two rules that results depend on (docs/decisions/0003):
 # no contraction of a*b+c by the compiler, and no -m or -march flag outside the kernel files.
 # The presets (CMakePresets.json) only pick among the switches below.
-option(CULET_WERROR "Treat warnings as errors" ON)
+option(CULET_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 set(CULET_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize= (for example address,undefined)")
 
 if(NOT CMAKE_BUILD_TYPE)
