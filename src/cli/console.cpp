@@ -4,9 +4,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <fcntl.h>
 #include <signal.h>
+#include <system_error>
 #include <unistd.h>
 
 namespace culet::cli {
@@ -46,7 +46,8 @@ bool Output::flush() {
 
 Error Output::error() const {
   if (error_ == EPIPE) return {ErrorCode::kCancelled, "nobody reads the output any more"};
-  return {ErrorCode::kIo, std::string("cannot write to standard output: ") + std::strerror(error_)};
+  return {ErrorCode::kIo, std::string("cannot write to standard output: ") +
+                              std::generic_category().message(error_)};
 }
 
 void print_error(std::string_view text) { print_note("culet: " + std::string(text)); }

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <limits>
+#include <system_error>
 #include <unistd.h>
 
 namespace culet::cli {
@@ -20,7 +20,9 @@ Result<std::string> read_all(int fd, const std::string& name) {
     const ssize_t got = ::read(fd, buffer, sizeof buffer);
     if (got == 0) return text;
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail(ErrorCode::kIo, "cannot read " + name + ": " + std::strerror(errno));
+    if (got < 0)
+      return fail(ErrorCode::kIo,
+                  "cannot read " + name + ": " + std::generic_category().message(errno));
     text.append(buffer, static_cast<size_t>(got));
     if (text.size() > kMaxInput) {
       return fail(ErrorCode::kExhausted, name + " is longer than 1 GiB; give a shorter text");
@@ -39,7 +41,7 @@ Result<std::string> read_text_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     return fail(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-                "cannot open " + path + ": " + std::strerror(errno));
+                "cannot open " + path + ": " + std::generic_category().message(errno));
   }
   auto text = read_all(fd, path);
   ::close(fd);
