@@ -5,6 +5,7 @@ Usage: cli_test.py PATH_OF_CULET [unittest options]
 Runs on the tiny models of tests/golden, so it needs nothing but Python.
 """
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -396,7 +397,9 @@ class Inspect(Case):
 
     def test_show_json(self):
         shown = json.loads(self.ok(culet("show", GEMMA, "--json")).stdout)
-        self.assertEqual(shown["file"], {"path": GEMMA, "bytes": os.path.getsize(GEMMA)})
+        digest = hashlib.sha256(Path(GEMMA).read_bytes()).hexdigest()
+        self.assertEqual(shown["file"], {"path": GEMMA, "bytes": os.path.getsize(GEMMA), "origin": "path",
+                                         "revision": None, "sha256": digest})
         self.assertEqual(shown["architecture"], "gemma3")
         self.assertEqual(shown["architecture_file"]["origin"], "built in")
         self.assertRegex(shown["architecture_file"]["sha256"], r"^[0-9a-f]{64}$")

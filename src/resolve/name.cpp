@@ -126,7 +126,8 @@ Error Search::not_found() const {
   if (!problems.empty()) out += "; " + problems[0];
   const bool hub = hub_ && only_ != Only::kOllama;
   out += hub ? fmt::format("; to fetch it, run: culet pull hf:{}", to_text(*hub_))
-             : fmt::format("; culet pull fetches {}, among others", catalogue_.default_name);
+             : fmt::format("; give a path or another name, or run: culet pull {}",
+                           catalogue_.default_name);
   return {ErrorCode::kNotFound, out};
 }
 

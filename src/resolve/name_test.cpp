@@ -213,7 +213,8 @@ TEST_F(Names, WithoutRefsMainTheNewestIsTakenAndSaid) {
 
 TEST_F(Names, RefsThatAreNoCommitAreRefused) {
   add_hub(places_, kRepo, kCommitA, "m.gguf", "one");
-  for (const std::string text : {"../../../etc", "", "aaaa", std::string(300, 'a').c_str()}) {
+  const std::string texts[] = {"../../../etc", "", "aaaa", std::string(300, 'a')};
+  for (const std::string& text : texts) {
     set_ref(places_, kRepo, "main", text);
     EXPECT_TRUE(mentions(error_of("org/repo"), "names no snapshot")) << text;
   }
