@@ -1,8 +1,9 @@
 // Speed of the kernels on the shapes of small models: Gop/s of matrix-matrix products, GB/s of
 // matrix-vector products beside a plain read loop in the same run, attention, row kernels.
 //
-// The second argument of each matrix benchmark is the number of threads; work is split over groups
-// of outputs as the engine does. CULET_ISA forces a level, as in the engine.
+// The second argument of each matrix benchmark is the number of threads (CULET_THREADS, else 2);
+// work is split over groups of outputs as the engine does. One thread is measured by its processor
+// time, which a busy machine does not stretch. CULET_ISA forces a level, as in the engine.
 #include "kernels/attention_test_data.h"
 
 #include <benchmark/benchmark.h>
@@ -174,8 +175,10 @@ void register_matmul(const std::string& name, TensorType type, int64_t k, int64_
   auto* b = benchmark::RegisterBenchmark(
       (name + "/" + type_name(type) + "/" + std::to_string(k) + "x" + std::to_string(n)).c_str(),
       [=](benchmark::State& state) { matmul(state, type, k, n, precise); });
-  for (int64_t r : row_counts) b->Args({r, 2});
-  b->UseRealTime();
+  const char* threads = std::getenv("CULET_THREADS");
+  const int64_t count = threads ? std::max(1, std::atoi(threads)) : 2;
+  for (int64_t r : row_counts) b->Args({r, count});
+  if (count > 1) b->UseRealTime();
 }
 
 void register_all() {

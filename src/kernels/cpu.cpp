@@ -37,7 +37,9 @@ CpuFeatures cpu_features() {
   CpuFeatures f = {};
   const Leaf one = cpuid(1, 0), seven = cpuid(7, 0);
   if (!bits(one.c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return f;
-  const uint64_t kAvx512State = 0xe6;  // xmm, ymm, masks, upper halves of zmm, zmm 16..31
+  const uint64_t kAvxState = 0x6;      // xmm, ymm
+  const uint64_t kAvx512State = 0xe6;  // also masks, upper halves of zmm, zmm 16..31
+  f.avx2 = (xcr0() & kAvxState) == kAvxState && bits(seven.b, bit_AVX2);
   if ((xcr0() & kAvx512State) != kAvx512State) return f;
   f.avx512 =
       bits(seven.b, bit_AVX2 | bit_BMI2 | bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);

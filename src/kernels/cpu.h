@@ -4,6 +4,7 @@
 namespace culet::kernels {
 
 struct CpuFeatures {
+  bool avx2;        // with FMA and F16C, and ymm registers saved
   bool avx512;      // F, BW, VL, DQ with F16C and FMA, and zmm and mask registers saved
   bool avx512vnni;  // avx512 and VNNI
 };

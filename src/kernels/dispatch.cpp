@@ -18,6 +18,7 @@ struct Level {
 constexpr Level kLevels[] = {
     {"scalar", [](const CpuFeatures&) { return true; }, add_scalar},
 #if defined(CULET_X86_KERNELS)
+    {"avx2", [](const CpuFeatures& f) { return f.avx2; }, add_avx2},
     {"avx512", [](const CpuFeatures& f) { return f.avx512; }, add_avx512},
     {"avx512vnni", [](const CpuFeatures& f) { return f.avx512vnni; }, add_avx512vnni},
 #endif

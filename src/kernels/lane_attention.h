@@ -1,0 +1,427 @@
+// Attention over cached blocks on 16 lanes: scalar_attention.cpp's sums, one lane a key.
+//
+// A tile of (row, head) pairs of one kv head meets each block together, so that a loaded key vector
+// (16 keys of one dimension) and a loaded value vector serve all pairs; in prefill the tile spans
+// rows, in decode the heads that share the kv head. Keys that a row may not see are computed in
+// their own lanes and dropped by masks: they never meet a visible key's sums. Values are summed
+// over runs of keys that neighbouring pairs see alike, each pair's keys in ascending order.
+// The registers hold kAtOnce pairs x 16 lanes (12 ymm, 24 NEON registers).
+#pragma once
+
+#include "kernels/kernels.h"
+#include "kernels/lane_math.h"
+
+namespace culet::kernels {
+namespace {
+
+constexpr int kAtOnce = 6;
+constexpr int kTilePairs = 12;  // a multiple of kAtOnce, at most 16
+constexpr int64_t kPartBlocks = kPartKeys / kKvBlockRows;
+constexpr float kMinusInf = -__builtin_inff();
+
+constexpr int64_t kv_bytes(KvType type) { return type == kKvF32 ? 4 : 2; }
+
+template <KvType kType>
+CULET_INLINE Floats load_kv8(const uint8_t* p) {
+  if constexpr (kType == kKvF32) return load(reinterpret_cast<const float*>(p));
+  return load_f16(p);
+}
+template <KvType kType>
+CULET_INLINE Lanes load_kv(const uint8_t* base, int64_t index) {
+  const uint8_t* p = base + kv_bytes(kType) * index;
+  return {load_kv8<kType>(p), load_kv8<kType>(p + 8 * kv_bytes(kType))};
+}
+// The first n of 16.
+template <KvType kType>
+CULET_INLINE Lanes load_kv(const uint8_t* base, int64_t index, int64_t n) {
+  alignas(16) uint8_t copy[64] = {};
+  __builtin_memcpy(copy, base + kv_bytes(kType) * index, static_cast<size_t>(kv_bytes(kType) * n));
+  return load_kv<kType>(copy, 0);
+}
+
+// The low x bits set, x cut to 0..32.
+CULET_INLINE uint32_t low_bits(int64_t x) {
+  return x <= 0 ? 0 : x >= 32 ? 0xffffffffu : (1u << x) - 1;
+}
+
+CULET_INLINE uint32_t visible_mask(const AttendArgs& a, const KvEntry& e, int64_t position) {
+  const int64_t window = a.window < (int64_t{1} << 40) ? a.window : int64_t{1} << 40;
+  const int64_t age = position - e.position;  // of the entry's first row
+  const uint32_t pinned = low_bits(a.pinned_end - e.position);
+  const uint32_t recent = ~low_bits(age - window + 1);
+  return (low_bits(e.rows) & low_bits(age + 1) & (pinned | recent)) << e.first;
+}
+
+// A tile of pairs and its running softmax; sums of values rest in `acc`, [pairs][value_dim].
+struct Pairs {
+  int count;
+  int64_t row[kTilePairs];
+  int64_t query_offset[kTilePairs];
+  int64_t last_position;
+  float* acc;
+  float m[16];                            // by pair: maximum
+  float c[16];                            // factor that the block puts on what came before
+  Lanes lanes[kTilePairs];                // sums of weights
+  uint32_t mask[kTilePairs];              // keys of the current block that the pair sees
+  float score[kTilePairs][kKvBlockRows];  // then the weights p
+};
+
+// Dots of R pairs with 16 keys of a block, times scale, into the lanes of `score` that a mask has.
+template <KvType kType, int R>
+void key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
+              const uint32_t* masks, float* score) {
+  Lanes s[R];
+  unroll<R>(CULET_LAMBDA(&, auto r) { s[r] = zero_lanes(); });
+  const int64_t dim = a.head_dim;
+  for (int64_t d = 0; d < dim; d++) {
+    const Lanes k = load_kv<kType>(keys, d * kKvBlockRows);
+    unroll<R>(CULET_LAMBDA(&, auto r) { s[r] = fma(set1(q[r][d]), k, s[r]); });
+  }
+  const Floats scale = set1(a.scale);
+  unroll<R>(CULET_LAMBDA(&, auto r) {
+    Lanes v = s[r] * scale;
+    if (a.softcap > 0) {
+      const Floats cap = set1(a.softcap);
+      v = {softcap8(v.low, cap), softcap8(v.high, cap)};
+    }
+    float* out = score + r * kKvBlockRows;
+    store(out, select(lanes_of_bits(masks[r]), v.low, load(out)));
+    store(out + 8, select(lanes_of_bits(masks[r] >> 8), v.high, load(out + 8)));
+  });
+}
+
+template <KvType kType>
+CULET_INLINE void run_key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
+                               const uint32_t* masks, int count, float* score) {
+  static constexpr void (*kDots[kAtOnce + 1])(const AttendArgs&, const uint8_t*,
+                                              const float* const*, const uint32_t*,
+                                              float*) = {nullptr,
+                                                         key_dots<kType, 1>,
+                                                         key_dots<kType, 2>,
+                                                         key_dots<kType, 3>,
+                                                         key_dots<kType, 4>,
+                                                         key_dots<kType, 5>,
+                                                         key_dots<kType, 6>};
+  for (int i = 0; i < count; i += kAtOnce)
+    kDots[count - i < kAtOnce ? count - i : kAtOnce](a, keys, q + i, masks + i,
+                                                     score + i * kKvBlockRows);
+}
+
+// Scores of one entry into the tile; masks gain the keys that each pair sees.
+template <KvType kType>
+void score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
+  if (e.position > t->last_position) return;
+  uint32_t masks[kTilePairs], any_mask = 0;
+  const float* q[kTilePairs];
+  for (int i = 0; i < t->count; i++) {
+    masks[i] = i > 0 && t->row[i] == t->row[i - 1] ? masks[i - 1]
+                                                   : visible_mask(a, e, a.positions[t->row[i]]);
+    q[i] = a.q[e.query] + t->query_offset[i];
+    any_mask |= masks[i];
+    t->mask[i] |= masks[i];
+  }
+  const uint8_t* keys =
+      e.k + static_cast<int64_t>(a.kv_head) * a.head_dim * kKvBlockRows * kv_bytes(kType);
+  for (int h = 0; h < 2; h++, any_mask >>= 16) {
+    if (any_mask & 0xffff)
+      run_key_dots<kType>(a, keys + 16 * h * kv_bytes(kType), q, masks, t->count,
+                          t->score[0] + 16 * h);
+    for (int i = 0; i < t->count; i++) masks[i] >>= 16;
+  }
+}
+
+// Maximum of the visible scores and `m`; NaN if one is NaN or none is above -infinity.
+CULET_INLINE float new_maximum(const float* score, uint32_t mask, float m) {
+  Floats top = set1(kMinusInf);
+  Ints nan = set1(int32_t{0});
+  for (int i = 0; i < kKvBlockRows; i += 8) {
+    const Floats s = select(lanes_of_bits(mask >> i), load(score + i), set1(kMinusInf));
+    nan = nan | differs(s, s);
+    top = select(less(top, s), s, top);
+  }
+  const float t = largest(top);
+  if (t > m) m = t;
+  return any(nan) || !(m > kMinusInf) ? __builtin_nanf("") : m;
+}
+
+// Maxima and rescaling factors of all pairs for the current block, then weights and lane sums.
+// A factor of exp(0) is exactly 1, so pairs whose maximum stands are multiplied by 1.
+CULET_INLINE void weigh(Pairs* t) {
+  float old[16] = {}, change[16] = {};
+  for (int i = 0; i < t->count; i++) {
+    old[i] = t->m[i];
+    if (t->mask[i]) t->m[i] = new_maximum(t->score[i], t->mask[i], old[i]);
+    change[i] = old[i] == kMinusInf ? kMinusInf : old[i] - t->m[i];  // exp gives 0
+  }
+  store_lanes(t->c, {exp8(load(change)), exp8(load(change + 8))});
+  for (int i = 0; i < t->count; i++) {
+    const uint32_t mask = t->mask[i];
+    if (!mask) continue;
+    const Floats m = set1(t->m[i]);
+    Lanes lanes = t->lanes[i] * set1(t->c[i]);
+    for (int h = 0; h < 2; h++) {
+      float* score = t->score[i] + 16 * h;
+      const Ints low = lanes_of_bits(mask >> 16 * h), high = lanes_of_bits(mask >> (16 * h + 8));
+      const Lanes p = {exp8(keep(low, load(score)) - m), exp8(keep(high, load(score + 8)) - m)};
+      store_lanes(score, p);
+      lanes = lanes + Lanes{keep(low, p.low), keep(high, p.high)};
+    }
+    t->lanes[i] = lanes;
+  }
+}
+
+// Keys [j0, j1) of a block for neighbouring pairs that all see them.
+struct Run {
+  const uint8_t* values;  // [32][value_dim] of the kv head
+  int64_t value_dim;
+  int j0, j1;
+  const float (*p)[kKvBlockRows];
+  const float* factor;  // on what `acc` holds
+  float* acc;
+};
+
+// acc = acc * factor, then += p_j * v_j: R pairs, V vectors of values from `d`; `n` < 16 values in
+// a last vector that is not whole.
+template <KvType kType, int R, int V, bool kWhole>
+void sum_values(const Run& run, int64_t d, int64_t n) {
+  const int64_t dim = run.value_dim;
+  float* acc = run.acc + d;
+  Lanes s[R][V];
+  unroll<R * V>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / V, v = i % V;
+    const float* from = acc + r * dim + 16 * v;
+    s[r][v] = (kWhole ? load_lanes(from) : load_lanes(from, n)) * set1(run.factor[r]);
+  });
+  for (int j = run.j0; j < run.j1; j++)
+    unroll<V>(CULET_LAMBDA(&, auto v) {
+      const int64_t at = j * dim + d + 16 * v;
+      const Lanes x = kWhole ? load_kv<kType>(run.values, at) : load_kv<kType>(run.values, at, n);
+      unroll<R>(CULET_LAMBDA(&, auto r) { s[r][v] = fma(set1(run.p[r][j]), x, s[r][v]); });
+    });
+  unroll<R * V>(CULET_LAMBDA(&, auto i) {
+    constexpr int r = i / V, v = i % V;
+    float* to = acc + r * dim + 16 * v;
+    if constexpr (kWhole)
+      store_lanes(to, s[r][v]);
+    else
+      store_lanes(to, s[r][v], n);
+  });
+}
+
+template <KvType kType, int R>
+void sum_pairs(const Run& run) {
+  constexpr int kVectors = R <= 3 ? kAtOnce / R : 1;
+  int64_t d = 0;
+  for (; d + 16 * kVectors <= run.value_dim; d += 16 * kVectors)
+    sum_values<kType, R, kVectors, true>(run, d, 0);
+  for (; d + 16 <= run.value_dim; d += 16) sum_values<kType, R, 1, true>(run, d, 0);
+  if (d < run.value_dim) sum_values<kType, R, 1, false>(run, d, run.value_dim - d);
+}
+
+template <KvType kType>
+CULET_INLINE void run_sum_pairs(Run run, int count) {
+  static constexpr void (*kSums[kAtOnce + 1])(const Run&) = {nullptr,
+                                                             sum_pairs<kType, 1>,
+                                                             sum_pairs<kType, 2>,
+                                                             sum_pairs<kType, 3>,
+                                                             sum_pairs<kType, 4>,
+                                                             sum_pairs<kType, 5>,
+                                                             sum_pairs<kType, 6>};
+  for (int i = 0; i < count; i += kAtOnce) {
+    kSums[count - i < kAtOnce ? count - i : kAtOnce](run);
+    run.p += kAtOnce;
+    run.factor += kAtOnce;
+    run.acc += kAtOnce * run.value_dim;
+  }
+}
+
+// End of the run of ones that starts at bit j0.
+CULET_INLINE int run_end(uint32_t mask, int j0) {
+  const uint32_t gap = ~(mask >> j0);
+  return gap == 0 ? 32 : j0 + __builtin_ctz(gap) < 32 ? j0 + __builtin_ctz(gap) : 32;
+}
+
+// Takes runs that neighbouring pairs begin at the same key, as long as the shortest of them, until
+// every pair's keys among `rows` are used up; factors turn to 1 once applied.
+template <KvType kType>
+void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs* t) {
+  uint32_t left[kTilePairs];
+  for (int i = 0; i < t->count; i++) left[i] = t->mask[i] & rows;
+  for (int i = 0; i < t->count;) {
+    if (!left[i]) {
+      i++;
+      continue;
+    }
+    const int j0 = __builtin_ctz(left[i]);
+    int j1 = run_end(left[i], j0), n = 1;
+    for (; i + n < t->count && left[i + n] && __builtin_ctz(left[i + n]) == j0; n++) {
+      const int end = run_end(left[i + n], j0);
+      j1 = end < j1 ? end : j1;
+    }
+    const Run run = {values, a.value_dim, j0, j1, t->score + i, t->c + i, t->acc + i * a.value_dim};
+    run_sum_pairs<kType>(run, n);
+    for (int k = i; k < i + n; k++) {
+      left[k] &= ~(low_bits(j1) ^ low_bits(j0));
+      t->c[k] = 1.0f;
+    }
+  }
+}
+
+template <KvType kK, KvType kV>
+void attend_block(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
+  uint32_t seen = 0;
+  for (int i = 0; i < t->count; i++) t->mask[i] = 0;
+  for (int64_t n = first; n < end; n++) score_entry<kK>(a, a.entries[n], t);
+  for (int i = 0; i < t->count; i++) seen |= t->mask[i];
+  if (!seen) return;
+  weigh(t);
+  for (int64_t n = first; n < end; n++) {
+    const KvEntry& e = a.entries[n];
+    const uint8_t* values =
+        e.v + static_cast<int64_t>(a.kv_head) * kKvBlockRows * a.value_dim * kv_bytes(kV);
+    add_values<kV>(a, values, low_bits(e.rows) << e.first, t);
+  }
+}
+
+// Entries [first, end) of the list belong to the part.
+template <KvType kK, KvType kV>
+void attend_tile(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
+  for (int64_t n = first; n < end && a.entries[n].position <= t->last_position;) {
+    int64_t next = n + 1;
+    while (next < end && a.entries[next].block_index == a.entries[n].block_index) next++;
+    attend_block<kK, kV>(a, n, next, t);
+    n = next;
+  }
+}
+
+CULET_INLINE void start_tile(const AttendArgs& a, int64_t pair, Pairs* t) {
+  for (int i = 0; i < t->count; i++) {
+    t->row[i] = (pair + i) / a.heads_per_kv;
+    const int64_t head = (pair + i) % a.heads_per_kv;
+    t->query_offset[i] = t->row[i] * a.q_stride +
+                         (static_cast<int64_t>(a.kv_head) * a.heads_per_kv + head) * a.head_dim;
+    t->lanes[i] = zero_lanes();
+    t->m[i] = kMinusInf;
+  }
+  t->last_position = a.positions[t->row[t->count - 1]];
+}
+
+template <KvType kK, KvType kV>
+void attend_pairs(const AttendArgs& a, int64_t part, float* m, float* l, float* acc) {
+  const int64_t pairs = a.rows * a.heads_per_kv;
+  for (int64_t i = 0; i < pairs * a.value_dim; i++) acc[i] = 0;
+  int64_t first = 0;
+  while (first < a.n_entries && a.entries[first].block_index / kPartBlocks < part) first++;
+  int64_t end = first;
+  while (end < a.n_entries && a.entries[end].block_index / kPartBlocks == part) end++;
+  // Whole rows where they fit, so that a tile's pairs mostly see the same keys.
+  const int64_t step =
+      a.heads_per_kv <= kTilePairs ? kTilePairs / a.heads_per_kv * a.heads_per_kv : kTilePairs;
+  Pairs t = {};
+  for (int64_t pair = 0; pair < pairs; pair += step) {
+    t.count = static_cast<int>(pairs - pair < step ? pairs - pair : step);
+    t.acc = acc + pair * a.value_dim;
+    start_tile(a, pair, &t);
+    attend_tile<kK, kV>(a, first, end, &t);
+    for (int i = 0; i < t.count; i++) {
+      m[pair + i] = t.m[i];
+      l[pair + i] = fold(t.lanes[i]);
+    }
+  }
+}
+
+void attend_part(const AttendArgs* a, int64_t part, float* m, float* l, float* acc) {
+  typedef void (*Fn)(const AttendArgs&, int64_t, float*, float*, float*);
+  static constexpr Fn kFunctions[kKvTypeCount][kKvTypeCount] = {
+      {attend_pairs<kKvF32, kKvF32>, attend_pairs<kKvF32, kKvF16>},
+      {attend_pairs<kKvF16, kKvF32>, attend_pairs<kKvF16, kKvF16>}};
+  kFunctions[a->k_type][a->v_type](*a, part, m, l, acc);
+}
+
+CULET_INLINE float exp_one(float x) {
+  float lane[8];
+  store(lane, exp8(set1(x)));
+  return lane[0];
+}
+
+void attend_merge(float* m, float* l, float* acc, const float* pm, const float* pl,
+                  const float* pacc, int64_t rows_heads, int64_t value_dim) {
+  for (int64_t i = 0; i < rows_heads; i++, acc += value_dim, pacc += value_dim) {
+    if (pm[i] == kMinusInf) continue;
+    if (m[i] == kMinusInf) {
+      m[i] = pm[i];
+      l[i] = pl[i];
+      __builtin_memcpy(acc, pacc, static_cast<size_t>(value_dim) * sizeof(float));
+      continue;
+    }
+    const float m2 = m[i] != m[i] || pm[i] != pm[i] ? __builtin_nanf("")
+                     : m[i] > pm[i]                 ? m[i]
+                                                    : pm[i];
+    const float a = exp_one(m[i] - m2), b = exp_one(pm[i] - m2);
+    m[i] = m2;
+    const float old = l[i] * a, part = pl[i] * b;
+    l[i] = old + part;
+    const Floats va = set1(a), vb = set1(b);
+    for (int64_t d = 0; d < value_dim; d += 8) {
+      const int64_t left = value_dim - d;
+      store_part(acc + d, load_part(acc + d, left) * va + load_part(pacc + d, left) * vb, left);
+    }
+  }
+}
+
+void attend_finish(const float* l, const float* acc, int64_t rows_heads, int64_t value_dim,
+                   float* out, int64_t out_stride_heads) {
+  for (int64_t i = 0; i < rows_heads; i++)
+    for (int64_t d = 0; d < value_dim; d += 8) {
+      const int64_t left = value_dim - d;
+      const Floats x = load_part(acc + i * value_dim + d, left);
+      store_part(out + i * out_stride_heads + d, x / set1(l[i]), left);
+    }
+}
+
+// Row r of the transposed keys: elements lie 32 apart.
+void store_keys(KvType type, const float* k, int64_t n, uint8_t* block, int32_t r) {
+  if (type == kKvF32) {
+    float* out = reinterpret_cast<float*>(block) + r;
+    for (int64_t i = 0; i < n; i++) out[i * kKvBlockRows] = k[i];
+    return;
+  }
+  uint16_t* out = reinterpret_cast<uint16_t*>(block) + r;
+  for (int64_t i = 0; i < n; i += 8) {
+    uint16_t h[8];
+    store_f16(reinterpret_cast<uint8_t*>(h), load_part(k + i, n - i));
+    const int64_t count = n - i < 8 ? n - i : 8;
+    for (int64_t j = 0; j < count; j++) out[(i + j) * kKvBlockRows] = h[j];
+  }
+}
+
+void store_values(KvType type, const float* v, int64_t n, uint8_t* out) {
+  if (type == kKvF32) {
+    __builtin_memcpy(out, v, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) store_f16(out + 2 * i, load(v + i));
+  if (i == n) return;
+  uint8_t h[16];
+  store_f16(h, load_part(v + i, n - i));
+  __builtin_memcpy(out + 2 * i, h, static_cast<size_t>(n - i) * 2);
+}
+
+void kv_store(KvType type, const float* k, const float* v, int32_t kv_heads, int32_t head_dim,
+              int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
+  store_keys(type, k, static_cast<int64_t>(kv_heads) * head_dim, k_block, r);
+  for (int64_t h = 0; h < kv_heads; h++)
+    store_values(type, v + h * value_dim, value_dim,
+                 v_block + (h * kKvBlockRows + r) * value_dim * kv_bytes(type));
+}
+
+void add_lane_attention(Kernels* table) {
+  table->attend_part = attend_part;
+  table->attend_merge = attend_merge;
+  table->attend_finish = attend_finish;
+  table->kv_store = kv_store;
+}
+
+}  // namespace
+}  // namespace culet::kernels
