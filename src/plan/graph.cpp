@@ -314,8 +314,10 @@ class Builder {
     switch (e.kind) {
       case Kind::kName:
         return scope_.count(e.text) != 0 || is_target_value(e.text);
-      case Kind::kCall:
-        return find_signature(e.text) != nullptr;
+      case Kind::kCall:  // functions of facts take no value: this is an operation, or misspells one
+        return find_signature(e.text) != nullptr ||
+               std::any_of(e.kids.begin(), e.kids.end(),
+                           [&](const ExprPtr& k) { return is_value(*k); });
       case Kind::kIf:
         return is_value(*e.kids[1]) || is_value(*e.kids[2]);
       case Kind::kTuple:

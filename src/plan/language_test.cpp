@@ -278,6 +278,9 @@ TEST(Language, MetadataThatDoesNotFit) {
 TEST(Language, Statements) {
   expect_layer_error("y = z", "there is no value 'z' here");
   expect_layer_error("y = silv(x)", "no operation 'silv'; did you mean 'silu'?");
+  expect_layer_error("y = silv(x) * x", "no operation 'silv'; did you mean 'silu'?");
+  expect_layer_error("y = x * silv(x)", "no operation 'silv'; did you mean 'silu'?");
+  expect_layer_error("y = x + sqrt(x)", "no operation 'sqrt'");
   expect_layer_error("y = append(x)", "no operation 'append'");
   expect_layer_error("y = quantize(x)", "no operation 'quantize'");
   expect_layer_error("y = width", "'width' is a fact, a value is needed");
