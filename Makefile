@@ -30,9 +30,9 @@ build/release/build.ninja: build/setup.build
 build/test/build.ninja build/asan/build.ninja build/tsan/build.ninja: build/setup.test
 build/fuzz/build.ninja: build/setup.develop
 
-# Configured once; after that Ninja notices a changed CMakeLists.txt by itself.
+# Configured once; after that Ninja notices a changed CMakeLists.txt by itself. Standard output is the answer's.
 build/%/build.ninja: CMakePresets.json
-	@cmake --preset $* --log-level=NOTICE
+	@cmake --preset $* --log-level=NOTICE >/dev/null
 	@touch $@
 
 build: build/release/build.ninja
