@@ -1,11 +1,13 @@
 // CPU detection. Asked, not guessed: feature bits of CPUID leaf 1 and 7, and XCR0 for the register
-// state that the operating system switches. On ARM only the baseline exists for now.
+// state that the operating system switches; on ARM the kernel's list of capabilities.
 #include "kernels/cpu.h"
 
 #include <cstdint>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace culet::kernels {
@@ -44,6 +46,18 @@ CpuFeatures cpu_features() {
   f.avx512 =
       bits(seven.b, bit_AVX2 | bit_BMI2 | bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
   f.avx512vnni = f.avx512 && bits(seven.c, bit_AVX512VNNI);
+  return f;
+}
+#elif defined(__aarch64__)
+CpuFeatures cpu_features() {
+  CpuFeatures f = {};
+  f.neon = true;
+#if defined(__linux__)
+  constexpr unsigned long kDotProduct = 1ul << 20;  // AT_HWCAP: asimddp
+  constexpr unsigned long kInt8Matrix = 1ul << 13;  // AT_HWCAP2: i8mm
+  f.dotprod = (getauxval(AT_HWCAP) & kDotProduct) != 0;
+  f.i8mm = f.dotprod && (getauxval(AT_HWCAP2) & kInt8Matrix) != 0;
+#endif
   return f;
 }
 #else

@@ -21,6 +21,10 @@ constexpr Level kLevels[] = {
     {"avx2", [](const CpuFeatures& f) { return f.avx2; }, add_avx2},
     {"avx512", [](const CpuFeatures& f) { return f.avx512; }, add_avx512},
     {"avx512vnni", [](const CpuFeatures& f) { return f.avx512vnni; }, add_avx512vnni},
+#elif defined(CULET_ARM_KERNELS)
+    {"neon", [](const CpuFeatures& f) { return f.neon; }, add_neon},
+    {"dotprod", [](const CpuFeatures& f) { return f.dotprod; }, add_dotprod},
+    {"i8mm", [](const CpuFeatures& f) { return f.i8mm; }, add_i8mm},
 #endif
 };
 constexpr int kLevelCount = sizeof(kLevels) / sizeof(kLevels[0]);

@@ -79,6 +79,11 @@ CULET_INLINE Bytes signed_weights(Bytes code) {
     return code;
 }
 
+// Tiles of nearly the same size.
+CULET_INLINE int64_t even_share(int64_t rows, int64_t max) {
+  return rows / ((rows + max - 1) / max);
+}
+
 // Scales of one k-block of 8 outputs.
 template <int kIndex>
 struct Scales {

@@ -1,6 +1,7 @@
 // Integer matrix products on eight-lane vectors. The includer defines before, for its instructions,
 //
-//   constexpr int max_rows(const PackedLayout&)     rows of a tile, at most 8
+//   constexpr int max_rows(const PackedLayout&)      rows of a tile, at most 8
+//   int64_t tile_rows(int64_t rows, int64_t max)     how many of the rows left the next tile takes
 //   template <int kIndex, int R, int P> struct Dots  the exact integer dots of one k-block for R
 //     rows and P parts of 8 outputs:
 //       start(scales[P], sums, sums_stride)
@@ -123,10 +124,9 @@ void matmul_q(const PackedMatrix* w, const QuantRows* a, int64_t row0, int64_t r
   const int64_t blocks = w->k / 32;
   for (int64_t panel = row0; panel < row1; panel += kPanelRows) {
     const int64_t end = row1 - panel < kPanelRows ? row1 : panel + kPanelRows;
-    const int64_t tiles = (end - panel + kRows - 1) / kRows;
     for (int64_t g = group0; g < group1; g++)
-      for (int64_t i = 0, row = panel; i < tiles; i++) {
-        const int64_t count = tile_rows(end - row, tiles - i);
+      for (int64_t row = panel; row < end;) {
+        const int64_t count = tile_rows(end - row, kRows);
         const Tile t = {a->q + row * a->k,
                         a->d + row * blocks,
                         a->sums + row * blocks * 2,

@@ -13,5 +13,8 @@ void add_avx512(Kernels* table);         // its integer products are avx2's
 void add_avx512_matmul(Kernels* table);  // called by add_avx512
 void add_avx512_attention(Kernels* table);
 void add_avx512vnni(Kernels* table);
+void add_neon(Kernels* table);
+void add_dotprod(Kernels* table);
+void add_i8mm(Kernels* table);
 
 }  // namespace culet::kernels
