@@ -14,7 +14,7 @@ export PROMPT MODEL
 help:
 	@echo 'make run      answer PROMPT with MODEL (a name of models/catalogue.json, or a path); ARGS go to culet'
 	@echo 'make build    build/release/culet'
-	@echo 'make test     set up, fetch the test models, run every test'
+	@echo 'make test     set up, fetch the test models and vectors, run every test'
 	@echo 'make check    formatting, includes, spelling, clang-tidy (before a commit)'
 	@echo 'make format   format the sources in place'
 	@echo 'make asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (make tsan: threads)'
@@ -48,11 +48,13 @@ run: build/release/build.ninja
 # One ctest over both builds, so that its last lines speak for everything.
 test: build/test/build.ninja build/asan/build.ninja
 	@scripts/fetch_model --all >/dev/null
+	@scripts/fetch_vectors >/dev/null
 	@cmake --build --preset test
 	@cmake --build --preset asan
 	@mkdir -p build/all
 	@printf 'subdirs("%s")\n' "$(CURDIR)/build/test" "$(CURDIR)/build/asan" >build/all/CTestTestfile.cmake
-	@CULET_MODELS="$$(scripts/fetch_model --cache)" ctest --test-dir build/all -j2 --output-on-failure
+	@CULET_MODELS="$$(scripts/fetch_model --cache)" CULET_VECTORS="$$(scripts/fetch_vectors --cache)" \
+	  ctest --test-dir build/all -j2 --output-on-failure
 
 asan tsan: %: build/%/build.ninja
 	@cmake --build --preset $@

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compares chat templates rendered by culet with the same ones rendered by python's jinja2.
 
-    check_templates.py --program build/.../template_render TEMPLATE.jinja... [FOLDER...]
+    check_templates.py --program build/.../template_render [TEMPLATE.jinja | FOLDER ...]
 
+Without templates: those of published models, in $CULET_VECTORS (scripts/fetch_vectors).
 Each template is rendered over a fixed set of conversations (plain, system, several turns, tools,
 tool calls and results, reasoning, content in parts, odd text) with jinja2 set up as transformers
 does it. The text must be equal byte for byte; where jinja2 raises, culet must refuse too. Exit
@@ -13,10 +14,17 @@ import argparse
 import copy
 import datetime
 import functools
+import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+# The distribution's package belongs to its own python, which need not be the first in the path.
+SYSTEM_PYTHON = "/usr/bin/python3"
+if not importlib.util.find_spec("jinja2") and Path(sys.executable) != Path(SYSTEM_PYTHON):
+    os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
 
 import jinja2
 import jinja2.ext
@@ -229,10 +237,13 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--program", required=True)
     ap.add_argument("--verbose", action="store_true", help="show what both refuse")
-    ap.add_argument("paths", nargs="+", type=Path)
+    ap.add_argument("paths", nargs="*", type=Path)
     args = ap.parse_args()
+    vectors = os.environ.get("CULET_VECTORS")
+    if not args.paths and not vectors:
+        ap.error("give templates, or set CULET_VECTORS to the folder that scripts/fetch_vectors prints")
     files = []
-    for path in args.paths:
+    for path in args.paths or [Path(vectors, "templates")]:
         files += sorted(path.glob("*.jinja")) if path.is_dir() else [path]
     env, program = make_environment(), Program(args.program)
     counts = {"all": 0, "raised": 0, "different": 0}

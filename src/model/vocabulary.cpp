@@ -116,8 +116,8 @@ Result<void> read_ids(const GgufFile& file, text::Vocabulary* vocabulary) {
   const std::pair<const char*, std::optional<text::Token>*> ids[] = {
       {"bos_token_id", &vocabulary->bos},     {"eos_token_id", &vocabulary->eos},
       {"unknown_token_id", &vocabulary->unk}, {"seperator_token_id", &vocabulary->sep},
-      {"padding_token_id", &vocabulary->pad}, {"eot_token_id", &vocabulary->eot},
-      {"eom_token_id", &vocabulary->eom},
+      {"padding_token_id", &vocabulary->pad}, {"cls_token_id", &vocabulary->cls},
+      {"eot_token_id", &vocabulary->eot},     {"eom_token_id", &vocabulary->eom},
   };
   for (const auto& [name, id] : ids) {
     CULET_TRY(*id, read_id(file, name, vocabulary->tokens.size()));
@@ -125,7 +125,10 @@ Result<void> read_ids(const GgufFile& file, text::Vocabulary* vocabulary) {
   const std::pair<const char*, std::optional<bool>*> flags[] = {
       {"add_bos_token", &vocabulary->add_bos},
       {"add_eos_token", &vocabulary->add_eos},
+      {"add_sep_token", &vocabulary->add_sep},
       {"add_space_prefix", &vocabulary->add_space_prefix},
+      {"normalizer.lowercase", &vocabulary->lowercase},
+      {"normalizer.strip_accents", &vocabulary->strip_accents},
   };
   for (const auto& [name, flag] : flags) {
     CULET_TRY(*flag, read_bool(file, name));
@@ -154,8 +157,9 @@ Result<text::Vocabulary> read_vocabulary(const GgufFile& file) {
   if (vocabulary.model == "llama" && vocabulary.scores.empty()) {
     return bad_key(file, "scores", "is missing, which a `llama` tokenizer needs");
   }
-  if (vocabulary.model == "gpt2" && vocabulary.merges.empty()) {
-    return bad_key(file, "merges", "is missing, which a `gpt2` tokenizer needs");
+  if ((vocabulary.model == "gpt2" || vocabulary.model == "gemma4") && vocabulary.merges.empty()) {
+    return bad_key(file, "merges",
+                   fmt::format("is missing, which a `{}` tokenizer needs", vocabulary.model));
   }
   return vocabulary;
 }

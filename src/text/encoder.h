@@ -31,4 +31,13 @@ Result<std::unique_ptr<Encoder>> make_bpe(const Vocabulary& vocabulary, const To
 Result<std::unique_ptr<Encoder>> make_spm(const Vocabulary& vocabulary, const TokenTable& table,
                                           bool space_prefix, Token unknown);
 
+// "gemma4": the same text and fallbacks, but a merge list instead of scores. Errors: kCorrupt
+// (merges that break the format).
+Result<std::unique_ptr<Encoder>> make_gemma4(const Vocabulary& vocabulary, const TokenTable& table,
+                                             bool space_prefix, Token unknown);
+
+// "bert" (WordPiece). `unknown` stands for a word that has no tokens.
+std::unique_ptr<Encoder> make_wordpiece(const Vocabulary& vocabulary, const TokenTable& table,
+                                        Token unknown);
+
 }  // namespace culet::text

@@ -1,14 +1,20 @@
 // SentencePiece-style vocabularies: takes text, gives ids.
 //
-// Spaces become U+2581, every character starts as a symbol, and neighbours whose joined text is a
-// token merge, the highest score first and the leftmost among equals. Scores may be ranks or log
-// probabilities: only their order counts, which is why this is not a search for the best sum.
+// Spaces become U+2581, every character starts as a symbol, and neighbours merge until none can.
 // What is no token in the end is written byte by byte with the byte tokens (<0x00> ... <0xFF>).
+//
+// Which neighbours merge is the difference between two kinds. "llama": those whose joined text is a
+// token, the highest score first and the leftmost among equals. Scores may be ranks or log
+// probabilities: only their order counts, which is why this is not a search for the best sum.
+// "gemma4": those of the merge list, in its order; such files carry scores too, which say something
+// else, so the declared name decides and never what is there. Its published tokenizer cuts no words
+// (a rule for spaces acts after these have become U+2581), so runs of newlines need no care either.
 //
 // Invalid UTF-8 is cut as its lead bytes announce (what the reference engine does), so those bytes
 // go through as byte tokens and come back unchanged; a symbol never takes in a space.
 #include "text/encoder.h"
 #include "text/merge_list.h"
+#include "text/merge_rules.h"
 
 #include <fmt/format.h>
 
@@ -16,6 +22,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -50,9 +57,16 @@ class Spm final : public Encoder {
   Spm(const TokenTable& table, bool space_prefix, Token unknown)
       : table_(table), space_prefix_(space_prefix), unknown_(unknown) {
     byte_tokens_.fill(kNoToken);
+    for (Token t = 0; t < table.size(); ++t) {
+      if (table.kind(t) != TokenKind::kByte) continue;
+      Token& slot = byte_tokens_[*table.byte(t)];  // checked by Tokenizer::make
+      if (slot == kNoToken) slot = t;
+    }
   }
 
-  Result<void> read(const Vocabulary& vocabulary) {
+  void use_rules(MergeRules rules) { rules_ = std::move(rules); }
+
+  Result<void> read_scores(const Vocabulary& vocabulary) {
     const size_t n = static_cast<size_t>(table_.size());
     if (vocabulary.scores.size() != n) {
       return fail(ErrorCode::kCorrupt,
@@ -69,11 +83,6 @@ class Spm final : public Encoder {
                                 i));
       }
       priorities_.push_back(priority_of(vocabulary.scores[i]));
-    }
-    for (Token t = 0; t < table_.size(); ++t) {
-      if (table_.kind(t) != TokenKind::kByte) continue;
-      Token& slot = byte_tokens_[*table_.byte(t)];  // checked by Tokenizer::make
-      if (slot == kNoToken) slot = t;
     }
     return {};
   }
@@ -95,6 +104,7 @@ class Spm final : public Encoder {
       pos += length;
     }
     list.run([&](const MergeList::Symbol& left, const MergeList::Symbol& right) {
+      if (rules_) return rules_->find(left.token, right.token);
       return merge_of(std::string_view(marked).substr(left.begin, left.size + right.size));
     });
     list.for_each([&](const MergeList::Symbol& symbol) {
@@ -138,6 +148,7 @@ class Spm final : public Encoder {
   const TokenTable& table_;
   bool space_prefix_;
   Token unknown_;
+  std::optional<MergeRules> rules_;   // nullopt: scores decide
   std::vector<uint32_t> priorities_;  // by token
   std::array<Token, 256> byte_tokens_;
 };
@@ -147,7 +158,15 @@ class Spm final : public Encoder {
 Result<std::unique_ptr<Encoder>> make_spm(const Vocabulary& vocabulary, const TokenTable& table,
                                           bool space_prefix, Token unknown) {
   auto spm = std::make_unique<Spm>(table, space_prefix, unknown);
-  CULET_TRY_VOID(spm->read(vocabulary));
+  CULET_TRY_VOID(spm->read_scores(vocabulary));
+  return spm;
+}
+
+Result<std::unique_ptr<Encoder>> make_gemma4(const Vocabulary& vocabulary, const TokenTable& table,
+                                             bool space_prefix, Token unknown) {
+  auto spm = std::make_unique<Spm>(table, space_prefix, unknown);
+  CULET_TRY(MergeRules rules, MergeRules::make(vocabulary, table));
+  spm->use_rules(std::move(rules));
   return spm;
 }
 

@@ -28,6 +28,15 @@ constexpr Token kSpmUnknown = 0, kSpmBos = 1, kSpmEos = 2;
 
 using Match = SpecialMatcher::Match;
 
+enum class Family { kBpe, kSpm, kGemma4, kWordPiece };
+
+// By tokenizer.ggml.model. Only the name decides: what arrays a file has says nothing, since some
+// carry both scores and merges.
+constexpr std::pair<std::string_view, Family> kFamilies[] = {{"gpt2", Family::kBpe},
+                                                             {"llama", Family::kSpm},
+                                                             {"gemma4", Family::kGemma4},
+                                                             {"bert", Family::kWordPiece}};
+
 bool is_special(TokenKind kind) {  // matched only where special tokens are parsed
   return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
 }
@@ -68,8 +77,12 @@ class VocabularyTokenizer final : public Tokenizer {
                          bool special) const override;
 
  private:
+  Result<void> set_family(std::string_view model);
   Result<void> set_ids(const Vocabulary& vocabulary);
+  void set_default_ids(const Vocabulary& vocabulary);
   Result<void> add_special_texts();
+  Result<void> make_encoder(const Vocabulary& vocabulary);
+  std::optional<Token> control(std::optional<Token> id, std::string_view text) const;
   std::vector<Match> control_tokens(std::string_view text, std::span<const Span> runs) const;
   Result<void> encode_between(std::string_view text, bool starts_text,
                               std::vector<Token>* out) const;
@@ -81,38 +94,39 @@ class VocabularyTokenizer final : public Tokenizer {
   SpecialMatcher user_defined_;  // these alone
   std::vector<bool> ends_;
   std::optional<Token> bos_, eos_;
-  bool spm_ = false, space_prefix_ = false, add_bos_ = false, add_eos_ = false;
+  std::optional<Token> first_, last_;  // what tokenizing with special tokens adds
+  Family family_ = Family::kBpe;
+  bool space_prefix_ = false;  // texts begin with a space that nobody wrote
 };
 
 Result<void> VocabularyTokenizer::init(const Vocabulary& vocabulary) {
-  spm_ = vocabulary.model == "llama";
-  if (!spm_ && vocabulary.model != "gpt2") {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("the tokenizer model `{}` (tokenizer.ggml.model) is not supported; use "
-                            "a model with `llama` or `gpt2`",
-                            vocabulary.model));
-  }
+  CULET_TRY_VOID(set_family(vocabulary.model));
   CULET_TRY_VOID(set_ids(vocabulary));
   CULET_TRY_VOID(add_special_texts());
-  if (spm_) {
-    space_prefix_ = vocabulary.add_space_prefix.value_or(true);
-    add_bos_ = vocabulary.add_bos.value_or(true);
-    CULET_TRY(encoder_,
-              make_spm(vocabulary, table_, space_prefix_, vocabulary.unk.value_or(kSpmUnknown)));
-  } else {
-    const PretokenizerRow* row = find_pretokenizer(vocabulary.pre);
-    add_bos_ = vocabulary.add_bos.value_or(row != nullptr && row->add_bos);
-    CULET_TRY(encoder_, make_bpe(vocabulary, table_));
+  return make_encoder(vocabulary);
+}
+
+Result<void> VocabularyTokenizer::set_family(std::string_view model) {
+  for (const auto& [name, family] : kFamilies) {
+    if (name != model) continue;
+    family_ = family;
+    return {};
   }
-  add_eos_ = vocabulary.add_eos.value_or(false);
-  return {};
+  std::string names;
+  for (const auto& [name, family] : kFamilies) {
+    names += fmt::format("{}`{}`", names.empty() ? "" : ", ", name);
+  }
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("the tokenizer model `{}` (tokenizer.ggml.model) is not supported; use a "
+                          "model with one of {}",
+                          model, names));
 }
 
 Result<void> VocabularyTokenizer::set_ids(const Vocabulary& vocabulary) {
   const std::pair<const char*, std::optional<Token>> named[] = {
       {"bos", vocabulary.bos},       {"eos", vocabulary.eos},     {"unknown", vocabulary.unk},
-      {"seperator", vocabulary.sep}, {"padding", vocabulary.pad}, {"eot", vocabulary.eot},
-      {"eom", vocabulary.eom}};
+      {"seperator", vocabulary.sep}, {"padding", vocabulary.pad}, {"cls", vocabulary.cls},
+      {"eot", vocabulary.eot},       {"eom", vocabulary.eom}};
   for (const auto& [name, id] : named) {
     if (id && !table_.contains(*id)) {
       return fail(ErrorCode::kCorrupt,
@@ -121,15 +135,81 @@ Result<void> VocabularyTokenizer::set_ids(const Vocabulary& vocabulary) {
                               name, *id, table_.size()));
     }
   }
-  const auto or_default = [&](std::optional<Token> id, Token other) -> std::optional<Token> {
-    if (id || !spm_) return id;
-    return is_control(other) ? std::optional(other) : std::nullopt;
-  };
-  bos_ = or_default(vocabulary.bos, kSpmBos);
-  eos_ = or_default(vocabulary.eos, kSpmEos);
+  set_default_ids(vocabulary);
   ends_ = ends_generation(table_);
   for (const std::optional<Token> id : {eos_, vocabulary.eot, vocabulary.eom}) {
     if (id) ends_[static_cast<size_t>(*id)] = true;
+  }
+  return {};
+}
+
+// What a family means where the file is silent.
+void VocabularyTokenizer::set_default_ids(const Vocabulary& vocabulary) {
+  const auto or_control = [this](std::optional<Token> id, Token other) {
+    return id || !is_control(other) ? id : std::optional(other);
+  };
+  bos_ = vocabulary.bos;
+  eos_ = vocabulary.eos;
+  bool add_first = true;
+  std::optional<Token> last;
+  switch (family_) {
+    case Family::kBpe: {
+      const PretokenizerRow* row = find_pretokenizer(vocabulary.pre);
+      add_first = row != nullptr && row->add_bos;
+      break;
+    }
+    case Family::kSpm:
+      bos_ = or_control(bos_, kSpmBos);
+      eos_ = or_control(eos_, kSpmEos);
+      break;
+    case Family::kGemma4:
+      break;
+    case Family::kWordPiece:
+      bos_ = control(vocabulary.cls ? vocabulary.cls : bos_, "[CLS]");
+      if (vocabulary.add_sep.value_or(true)) last = control(vocabulary.sep, "[SEP]");
+      break;
+  }
+  if (vocabulary.add_bos.value_or(add_first)) first_ = bos_;
+  last_ = vocabulary.add_eos.value_or(false) ? eos_ : last;
+}
+
+// The id, or the control token with this text.
+std::optional<Token> VocabularyTokenizer::control(std::optional<Token> id,
+                                                  std::string_view text) const {
+  if (id) return id;
+  const Token t = table_.find(text);
+  return t != kNoToken && is_special(table_.kind(t)) ? std::optional(t) : std::nullopt;
+}
+
+Result<void> VocabularyTokenizer::make_encoder(const Vocabulary& vocabulary) {
+  switch (family_) {
+    case Family::kBpe: {
+      CULET_TRY(encoder_, make_bpe(vocabulary, table_));
+      break;
+    }
+    case Family::kSpm: {
+      space_prefix_ = vocabulary.add_space_prefix.value_or(true);
+      CULET_TRY(encoder_,
+                make_spm(vocabulary, table_, space_prefix_, vocabulary.unk.value_or(kSpmUnknown)));
+      break;
+    }
+    case Family::kGemma4: {
+      space_prefix_ = vocabulary.add_space_prefix.value_or(false);
+      const std::optional<Token> unknown = control(vocabulary.unk, "<unk>");
+      CULET_TRY(encoder_, make_gemma4(vocabulary, table_, space_prefix_, unknown.value_or(0)));
+      break;
+    }
+    case Family::kWordPiece: {
+      space_prefix_ = true;
+      const std::optional<Token> unknown = control(vocabulary.unk, "[UNK]");
+      if (!unknown) {
+        return fail(ErrorCode::kCorrupt,
+                    "the vocabulary names no unknown token (tokenizer.ggml.unknown_token_id), "
+                    "which a `bert` tokenizer needs; convert the model again");
+      }
+      encoder_ = make_wordpiece(vocabulary, table_, *unknown);
+      break;
+    }
   }
   return {};
 }
@@ -204,7 +284,7 @@ Result<std::vector<Token>> VocabularyTokenizer::tokenize_pieces(std::span<const 
   const std::string_view text = pieces.size() == 1 ? pieces[0].text : std::string_view(joined);
 
   std::vector<Token> out;
-  if (add_special && add_bos_ && bos_) out.push_back(*bos_);
+  if (add_special && first_) out.push_back(*first_);
   size_t done = 0;
   for (const Match& match : control_tokens(text, runs)) {
     CULET_TRY_VOID(encode_between(text.substr(done, match.begin - done), true, &out));
@@ -213,8 +293,8 @@ Result<std::vector<Token>> VocabularyTokenizer::tokenize_pieces(std::span<const 
   }
   CULET_TRY_VOID(encode_between(text.substr(done), true, &out));
   if (!add_special) return out;
-  if (add_bos_ && bos_ && out.size() > 1 && out[1] == *bos_) out.erase(out.begin());
-  if (add_eos_ && eos_ && (out.empty() || out.back() != *eos_)) out.push_back(*eos_);
+  if (first_ && out.size() > 1 && out[1] == *first_) out.erase(out.begin());
+  if (last_ && (out.empty() || out.back() != *last_)) out.push_back(*last_);
   return out;
 }
 
@@ -229,7 +309,7 @@ void VocabularyTokenizer::append_piece(Token t, bool special, std::string* out) 
       if (special) out->append(table_.text(t));
       break;
     case TokenKind::kUserDefined:
-      if (spm_) {  // some files spell runs of spaces with markers here too
+      if (family_ == Family::kSpm) {  // some files spell runs of spaces with markers here too
         encoder_->append_text(t, out);
       } else {
         out->append(table_.text(t));
@@ -245,10 +325,10 @@ void VocabularyTokenizer::append_piece(Token t, bool special, std::string* out) 
 
 std::string VocabularyTokenizer::detokenize(std::span<const Token> ids, bool remove_special,
                                             bool special) const {
-  if (remove_special && add_bos_ && bos_ && !ids.empty() && ids.front() == *bos_) {
+  if (remove_special && first_ && !ids.empty() && ids.front() == *first_) {
     ids = ids.subspan(1);
   }
-  if (remove_special && add_eos_ && eos_ && !ids.empty() && ids.back() == *eos_) {
+  if (remove_special && last_ && !ids.empty() && ids.back() == *last_) {
     ids = ids.first(ids.size() - 1);
   }
   std::string out;

@@ -31,14 +31,15 @@ enum class TokenKind : uint8_t {  // tokenizer.ggml.token_type
 // What a file says about its vocabulary; views stay owned by the caller until make_tokenizer
 // returns.
 struct Vocabulary {
-  std::string_view model;  // tokenizer.ggml.model: "llama" (SPM), "gpt2" (BPE)
+  std::string_view model;  // tokenizer.ggml.model: "llama" (SPM), "gemma4", "gpt2" (BPE), "bert"
   std::string_view pre;    // tokenizer.ggml.pre; "" or "default" when absent
   std::vector<std::string_view> tokens;
   std::vector<float> scores;             // empty or one a token
   std::vector<TokenKind> kinds;          // empty or one a token
   std::vector<std::string_view> merges;  // BPE: "left right"
-  std::optional<Token> bos, eos, unk, sep, pad, eot, eom;
-  std::optional<bool> add_bos, add_eos, add_space_prefix;
+  std::optional<Token> bos, eos, unk, sep, pad, cls, eot, eom;
+  std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix;
+  std::optional<bool> lowercase, strip_accents;  // "bert": how text is normalized; true when absent
 };
 
 struct TokenizeOptions {
