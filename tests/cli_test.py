@@ -43,7 +43,13 @@ def lines(process):
 
 
 def with_chat_template(source, target, template):
-    """Copies a GGUF file and adds a chat template to its metadata."""
+    text = template.encode()
+    with_metadata(source, target, {"tokenizer.chat_template":
+                                   struct.pack("<IQ", 8, len(text)) + text})
+
+
+def with_metadata(source, target, values):
+    """Copies a GGUF file and adds metadata: key -> bytes of type and value."""
     data = Path(source).read_bytes()
     tensors, entries = struct.unpack_from("<QQ", data, 8)
     sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -71,9 +77,9 @@ def with_chat_template(source, target, template):
         at = string_end(at)
         at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 4 + 8
     weights = (at + 31) // 32 * 32
-    key, text = b"tokenizer.chat_template", template.encode()
-    added = struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(text)) + text
-    head = data[:8] + struct.pack("<QQ", tensors, entries + 1) + data[24:directory] + added
+    added = b"".join(struct.pack("<Q", len(key)) + key.encode() + value
+                     for key, value in values.items())
+    head = data[:8] + struct.pack("<QQ", tensors, entries + len(values)) + data[24:directory] + added
     head += data[directory:at]
     head += bytes(-len(head) % 32)
     Path(target).write_bytes(head + data[weights:])
@@ -109,12 +115,17 @@ class Usage(Case):
     def test_values_that_make_no_sense(self):
         for option in (["--threads", "0"], ["--threads", "many"], ["--ctx", "0"], ["--ctx", "-4"],
                        ["-n", "-2"], ["-n", "1.5"], ["--temp", "-1"], ["--temp", "nan"],
-                       ["--top-p", "0"], ["--top-p", "1.1"], ["--top-k", "-1"], ["--seed", "-1"]):
+                       ["--top-p", "0"], ["--top-p", "1.1"], ["--top-k", "-1"], ["--seed", "-1"],
+                       ["--min-p", "2"], ["--typical", "0"], ["--repeat-penalty", "0"],
+                       ["--presence-penalty", "inf"], ["--frequency-penalty", "nan"],
+                       ["--repeat-window", "-2"], ["--logit-bias", "5"],
+                       ["--logit-bias", "a=1"], ["--logprobs", "-1"]):
             self.assert_error(culet("run", GEMMA, "x", *option), 2,
                               option[0].replace("-n", "--max-tokens"))
         self.assert_error(culet("score", GEMMA, "--kv", "q4"), 2, "--kv")
         self.assert_error(culet("score", GEMMA, "--top", "-1"), 2, "--top")
         self.assert_error(culet("run", GEMMA, "x", "--raw", "--system", "y"), 2, "--raw")
+        self.assert_error(culet("run", GEMMA, "x", "--logprobs", "2"), 2, "--jsonl")
 
     def test_environment(self):
         for name, value in (("CULET_ISA", "abacus"), ("CULET_FUSE", "maybe"), ("CULET_THREADS", "0"),
@@ -314,6 +325,49 @@ class Run(Case):
         self.assertEqual(text(), text("--seed", "0"))
         self.assertEqual(text("--seed", "5"), text("--seed", "5", "--threads", "1"))
         self.assertGreater(len({text("--seed", str(i)) for i in range(4)}), 1)
+
+    def test_stop(self):
+        def text(*more):
+            return "".join(e.get("text", "") for e in self.events("the rain", "-n", "30", "--temp",
+                                                                  "2", "--seed", "1", *more))
+        whole = text()
+        stop = whole[len(whole) // 2:][:4]
+        self.assertEqual(text("--stop", "never there", "--stop", stop), whole[:whole.find(stop)])
+        last = self.events("the rain", "-n", "30", "--temp", "2", "--seed", "1", "--stop", stop)[-1]
+        self.assertEqual((last["reason"], last["stop"]), ("stop", stop))
+
+    def test_logprobs(self):
+        texts = [e for e in self.events("the rain", "-n", "5", "--temp", "0", "--logprobs", "2")
+                 if e["event"] == "text" and e["id"] is not None]
+        self.assertTrue(texts)
+        for event in texts:
+            self.assertEqual(list(event), ["event", "text", "id", "piece", "logprob", "top"])
+            self.assertEqual([t["id"] for t in event["top"]][0], event["id"])
+            self.assertEqual(event["top"][0]["logprob"], event["logprob"])
+            self.assertEqual(len(event["top"]), 2)
+
+    def test_logit_bias(self):
+        events = self.events("the rain", "-n", "4", "--temp", "0", "--logit-bias", "77=1000")
+        ids = [e["id"] for e in events if e["event"] == "text" and e["id"] is not None]
+        self.assertEqual(set(ids), {77})
+        first = self.events("the rain", "-n", "1", "--temp", "0")[-2]["id"]
+        never = self.events("the rain", "-n", "1", "--temp", "0", "--logit-bias", f"{first}=-inf")
+        self.assertNotEqual(never[-2]["id"], first)
+        self.assert_error(culet("run", GEMMA, "x", "--logit-bias", "512=1"), 1, "512")
+
+    def test_the_files_own_sampling(self):
+        path = self.folder.name + "/sampling.gguf"
+        with_metadata(GEMMA, path, {"general.sampling.temp": struct.pack("<If", 6, 0),
+                                    "general.sampling.top_k": struct.pack("<Ii", 5, 7),
+                                    "general.sampling.top_p": struct.pack("<If", 6, 2)})
+        shown = json.loads(self.ok(culet("show", path, "--json")).stdout)
+        self.assertEqual((shown["sampling"]["temperature"], shown["sampling"]["top_k"]), (0, 7))
+        self.assertAlmostEqual(shown["sampling"]["top_p"], 0.95)
+        self.assertIn("general.sampling.top_p", " ".join(shown["warnings"]))
+        greedy = self.events("the rain", "-n", "9", "--temp", "0")[:-1]
+        self.assertEqual(self.events("the rain", "-n", "9", model=path)[:-1], greedy)
+        hot = self.events("the rain", "-n", "9", "--temp", "4", model=path)[:-1]
+        self.assertNotEqual(hot, greedy)
 
     def test_limits(self):
         self.assertEqual(self.events("the rain", "-n", "0")[-1]["usage"]["generated_tokens"], 0)

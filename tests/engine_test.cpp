@@ -283,10 +283,111 @@ TEST(Generate, ContinuesFromTheLogitsOfTheSession) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
 }
 
+// What the session says after every token is what the events say.
+TEST(Generate, LogprobsAreThoseOfTheSession) {
+  const auto model = load(llama());
+  GenerateOptions made = options(6, 2);
+  made.sampling.repeat_penalty = 1.5f;  // changes what is drawn, not what is told
+  made.logprobs = 3;
+  std::vector<TextDelta> deltas;
+  const auto record = [&](const Event& event) {
+    if (const auto* delta = std::get_if<TextDelta>(&event)) deltas.push_back(*delta);
+    return true;
+  };
+  ASSERT_TRUE(generate(*session(model), some_tokens(5), made, record));
+  const auto straight = session(model);
+  expect_ok(straight->append(some_tokens(5)));
+  ASSERT_FALSE(deltas.empty());
+  for (const TextDelta& delta : deltas) {
+    if (delta.id < 0) continue;
+    const auto wanted = distribution(*model, straight->logits(), 3);
+    ASSERT_TRUE(delta.logprob);
+    EXPECT_EQ(*delta.logprob,
+              static_cast<float>(*culet::logprob(*model, straight->logits(), delta.id)));
+    ASSERT_EQ(delta.top.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(delta.top[i].id, wanted->top[i].id);
+      EXPECT_EQ(delta.top[i].logprob, wanted->top[i].logprob);
+    }
+    expect_ok(straight->append({&delta.id, 1}));
+  }
+}
+
+bool ascii(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<int8_t>(c) >= 0; });
+}
+
+// Every text that the answer holds cuts it there, wherever the tokens' borders are.
+TEST(Generate, StopsCutTheTextAlsoAcrossTokens) {
+  const auto model = load(llama());
+  int cut = 0;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    Recorded whole;
+    const auto made_of = [&](std::vector<std::string> stops) {
+      GenerateOptions made = options(40, 1.5f, seed);
+      made.stop = std::move(stops);
+      return made;
+    };
+    ASSERT_TRUE(generate(*session(model), some_tokens(5), made_of({}), recorder(&whole)));
+    for (size_t at = 1; at + 5 < whole.text.size(); at += 5) {
+      const std::string stop = whole.text.substr(at, 4);
+      if (!ascii(stop)) continue;
+      Recorded all;
+      const auto one = session(model);
+      const auto finished =
+          generate(*one, some_tokens(5), made_of({"never in there", stop}), recorder(&all));
+      ASSERT_TRUE(finished) << finished.error().message;
+      EXPECT_EQ(all.text, whole.text.substr(0, whole.text.find(stop))) << stop;
+      EXPECT_EQ(finished->reason, FinishReason::kStop);
+      EXPECT_EQ(finished->stop, stop);
+      EXPECT_EQ(one->tokens().size(), 5 + all.ids.size());
+      ++cut;
+    }
+  }
+  EXPECT_GT(cut, 3);
+}
+
+TEST(Generate, HeldBackTextComesAtTheEnd) {
+  const auto model = load(llama());
+  int held = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Recorded whole, all;
+    GenerateOptions made = options(20, 1.5f, seed);
+    ASSERT_TRUE(generate(*session(model), some_tokens(5), made, recorder(&whole)));
+    if (whole.text.empty() || !ascii(whole.text.substr(whole.text.size() - 1))) continue;
+    made.stop = {whole.text.substr(whole.text.size() - 1) + " and more that never comes"};
+    const auto finished = generate(*session(model), some_tokens(5), made, recorder(&all));
+    ASSERT_TRUE(finished) << finished.error().message;
+    EXPECT_EQ(all.text, whole.text);
+    EXPECT_EQ(all.ids, whole.ids);
+    EXPECT_EQ(finished->stop, "");
+    ++held;
+  }
+  EXPECT_GT(held, 0);
+  GenerateOptions empty = options(20);
+  empty.stop = {""};
+  EXPECT_EQ(generate(*session(model), some_tokens(5), empty, {}).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(Generate, PenaltiesLookAtPromptAndAnswer) {
+  const auto model = load(llama());
+  const auto prompt = some_tokens(30);
+  GenerateOptions made = options(60);
+  made.sampling.presence_penalty = 100;
+  made.sampling.repeat_window = -1;
+  Recorded all;
+  ASSERT_TRUE(generate(*session(model), prompt, made, recorder(&all)));
+  std::set<Token> seen(prompt.begin(), prompt.end());
+  for (const Token id : all.ids) EXPECT_TRUE(seen.insert(id).second) << id;
+  EXPECT_GT(all.ids.size(), 1u);
+}
+
 TEST(Generate, RefusesOptionsThatMakeNoSense) {
   const auto model = load(llama());
-  for (const Sampling bad : {Sampling{.temperature = -1}, Sampling{.temperature = NAN},
-                             Sampling{.top_k = -1}, Sampling{.top_p = 0}, Sampling{.top_p = 2}}) {
+  for (const Sampling& bad : {Sampling{.temperature = -1}, Sampling{.temperature = NAN},
+                              Sampling{.top_k = -1}, Sampling{.top_p = 0}, Sampling{.top_p = 2},
+                              Sampling{.min_p = 2}, Sampling{.logit_bias = {{512, 1}}}}) {
     GenerateOptions made;
     made.sampling = bad;
     const auto one = session(model);

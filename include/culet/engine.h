@@ -2,9 +2,11 @@
 //
 //   auto model = culet::Model::load("model.gguf", {});
 //   auto session = culet::Session::make(*model, {});
-//   auto prompt = (*model)->render_chat({{"user", "Hello"}}, {});
+//   const culet::Message messages[] = {{"user", "Hello"}};
+//   auto prompt = (*model)->render_chat(messages, {});
 //   culet::generate(**session, *prompt, {}, [](const culet::Event& e) { ...; return true; });
 //
+// examples/ask is a whole program with its CMakeLists.txt: link the target culet::culet.
 // Threads: a Model may be shared by any number of threads and sessions; a Session belongs to one
 // thread at a time. Passes over one model run one after the other on the model's thread pool.
 // Nothing here throws or keeps global state; two models live side by side.
@@ -39,6 +41,25 @@ struct ModelOptions {
   std::function<void(double)> progress{};  // 0..1 while the model is prepared; may be empty
 };
 
+struct LogitBias {
+  Token id;
+  float bias;  // added to the token's logit; -infinity: it never comes
+};
+
+// How a token is drawn (docs/formats/sampling.md has the order of the steps).
+struct Sampling {
+  float temperature = 0.8f;                           // 0: greedy, the lowest id on ties
+  int32_t top_k = 40;                                 // 0: off
+  float top_p = 0.95f;                                // 1: off
+  uint64_t seed = 0;                                  // same seed, same text, on every machine
+  float min_p = 0;                                    // 0: off
+  float typical = 1;                                  // 1: off
+  float repeat_penalty = 1;                           // 1: off
+  float presence_penalty = 0, frequency_penalty = 0;  // 0: off
+  int32_t repeat_window = 64;  // last tokens, prompt and answer, that penalties look at; -1: all
+  std::vector<LogitBias> logit_bias{};
+};
+
 // What `culet show` prints.
 struct ModelInfo {
   std::string path, architecture, name;
@@ -53,6 +74,7 @@ struct ModelInfo {
   std::vector<std::pair<std::string, std::string>>
       caches;  // "layer 3 kv", "window(512) 4 x 256 ..."
   std::vector<std::string> warnings;
+  Sampling sampling{};  // the defaults, where the file names its own (general.sampling.*) those
 };
 
 struct Message {
@@ -140,16 +162,13 @@ struct Distribution {
 Result<double> logprob(const Model& model, std::span<const float> logits, Token id);
 Result<Distribution> distribution(const Model& model, std::span<const float> logits, int top);
 
-struct Sampling {
-  float temperature = 0.8f;  // 0: greedy, the lowest id on ties
-  int32_t top_k = 40;        // 0: off
-  float top_p = 0.95f;       // 1: off
-  uint64_t seed = 0;         // same seed, same text, on every machine
-};
-
 struct GenerateOptions {
   Sampling sampling;
   int64_t max_tokens = 512;  // < 0: until the context is full
+  // Texts that end the answer and are not part of what is shown, also across tokens. Text that may
+  // become one is held back. At most 64 of 1024 bytes.
+  std::vector<std::string> stop{};
+  int logprobs = -1;  // likeliest tokens to tell with each TextDelta; -1: no log-probabilities
 };
 
 struct Started {
@@ -158,22 +177,28 @@ struct Started {
 struct Progress {
   int64_t done, all;
 };  // prompt tokens evaluated
-// Whole characters only; may be empty. id -1: what was left of an unfinished character at the end.
+// Whole characters only; may be empty. id -1: what was left of an unfinished character, or held
+// back for a stop, at the end.
 struct TextDelta {
   std::string text;
   Token id;
+  // With GenerateOptions::logprobs, from raw logits: of this token, and of the likeliest ones.
+  std::optional<float> logprob{};
+  std::vector<Candidate> top{};
 };
 enum class FinishReason : uint8_t { kStop, kLength, kContext, kCancelled };
 struct Finished {
   FinishReason reason;
   int64_t prompt_tokens, generated_tokens;
   double prompt_seconds, generate_seconds;
+  std::string stop{};  // the text of GenerateOptions::stop that ended the answer
 };
 using Event = std::variant<Started, Progress, TextDelta, Finished>;
 // Return false to stop; Finished{kCancelled} still follows.
 using EventFn = std::function<bool(const Event&)>;
 
-// Appends the prompt and generates until an end-of-generation token, max_tokens or a full context.
+// Appends the prompt and generates until an end-of-generation token, a stop text, max_tokens or a
+// full context.
 // The session then holds prompt and answer: every token of a TextDelta, not the one that ended it.
 // An empty prompt continues from the session's logits. On an error (before the answer: nothing was
 // appended; later: the tokens so far stay) no Finished follows.

@@ -35,7 +35,8 @@ constexpr std::string_view kFooter =
     "  culet COMMAND --help";
 
 constexpr std::string_view kRunFooter =
-    "The same command gives the same text: the seed is 0 unless you say otherwise.\n"
+    "The same command gives the same text: the seed is 0 unless you say otherwise. Defaults of\n"
+    "sampling are those that the model file names, if it names any (culet show).\n"
     "Ctrl-C stops the answer and keeps what is there.\n"
     "\nExamples:\n"
     "  culet run model.gguf \"Name three rivers.\"\n"
@@ -144,9 +145,86 @@ void add_model(CLI::App* command, ModelArguments* model) {
                     "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
 }
 
+// "ID=B"; B may be -inf.
+std::string parse_bias(const std::string& text, LogitBias* bias) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, bias->id);
+  if (error == std::errc() && at != end && *at == '=') {
+    const std::string value(at + 1, end);
+    if (value == "-inf") {
+      bias->bias = -std::numeric_limits<float>::infinity();
+      return "";
+    }
+    if (CLI::detail::lexical_cast(value, bias->bias)) return "";
+  }
+  return "\"" + text + "\" is not ID=B, a token id and a number or -inf";
+}
+
+struct NumberFlag {
+  const char* name;
+  const char* what;
+  std::optional<float> SamplingArguments::* value;
+  double low, high;
+  const char* range;
+};
+
+constexpr NumberFlag kNumberFlags[] = {
+    {"--temp", "Temperature; 0: always the likeliest token (default 0.8)",
+     &SamplingArguments::temperature, 0, 1e6, "a temperature of 0 or more"},
+    {"--top-p", "Choose among the likeliest with this probability together; 1: all (default 0.95)",
+     &SamplingArguments::top_p, 1e-6, 1, "a probability above 0, up to 1"},
+    {"--min-p",
+     "Choose among those at least P times as likely as the likeliest; 0: all (default 0)",
+     &SamplingArguments::min_p, 0, 1, "a number from 0 to 1"},
+    {"--typical",
+     "Choose among the most typical with this probability together; 1: all (default 1)",
+     &SamplingArguments::typical, 1e-6, 1, "a probability above 0, up to 1"},
+    {"--repeat-penalty", "Divide the logits of tokens in the window by this; 1: off (default 1)",
+     &SamplingArguments::repeat_penalty, 0.01, 100, "a number from 0.01 to 100"},
+    {"--presence-penalty", "Take this from the logits of tokens in the window (default 0)",
+     &SamplingArguments::presence_penalty, -100, 100, "a number from -100 to 100"},
+    {"--frequency-penalty", "The same for each time the token is in the window (default 0)",
+     &SamplingArguments::frequency_penalty, -100, 100, "a number from -100 to 100"},
+};
+
+// Defaults are named in the texts alone: a flag that was not given must not hide the file's own.
+void add_sampling(CLI::App* command, SamplingArguments* sampling) {
+  for (const NumberFlag& flag : kNumberFlags) {
+    command->add_option(flag.name, sampling->*flag.value, flag.what)
+        ->type_name("X")
+        ->check(number_in(flag.low, flag.high, flag.range));
+  }
+  command
+      ->add_option("--top-k", sampling->top_k, "Choose among the K likeliest; 0: all (default 40)")
+      ->type_name("K")
+      ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
+  command
+      ->add_option("--repeat-window", sampling->repeat_window,
+                   "Last tokens that the penalties look at; -1: all (default 64)")
+      ->type_name("N")
+      ->check(number_in(-1, std::numeric_limits<int32_t>::max(), "a number of tokens, or -1"));
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--logit-bias",
+          [sampling](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              LogitBias bias{};
+              const std::string wrong = parse_bias(text, &bias);
+              if (!wrong.empty()) throw CLI::ValidationError("--logit-bias", wrong);
+              sampling->logit_bias.push_back(bias);
+            }
+          },
+          "Add B to the logit of token ID; -inf: never; may be given several times")
+      ->type_name("ID=B")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--seed", sampling->seed, "Seed of the random choices")
+      ->check(CLI::Validator(check_seed, "", ""))
+      ->capture_default_str();
+}
+
 CLI::App* add_run(CLI::App* app, RunArguments* run) {
   CLI::App* command = add_command(app, "run", "Answer a prompt, or continue a text");
-  Sampling& sampling = run->generate.sampling;
   add_model(command, &run->model);
   command->add_option("PROMPT", run->prompt,
                       "What to answer; \"-\", or no PROMPT and a pipe: standard input");
@@ -162,20 +240,18 @@ CLI::App* add_run(CLI::App* app, RunArguments* run) {
       ->add_option("--ctx", run->context,
                    "Tokens of context (default: 4096, or what the model has if less)")
       ->check(number_in(1, 1e15, "a number of tokens"));
-  command->add_option("--temp", sampling.temperature, "Temperature; 0: always the likeliest token")
-      ->capture_default_str()
-      ->check(number_in(0, 1e6, "a temperature of 0 or more"));
-  command->add_option("--top-k", sampling.top_k, "Choose among the K likeliest; 0: all")
-      ->capture_default_str()
-      ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
+  add_sampling(command, &run->sampling);
   command
-      ->add_option("--top-p", sampling.top_p,
-                   "Choose among the likeliest with this probability together; 1: all")
-      ->capture_default_str()
-      ->check(number_in(1e-6, 1, "a probability above 0, up to 1"));
-  command->add_option("--seed", sampling.seed, "Seed of the random choices")
-      ->check(CLI::Validator(check_seed, "", ""))
-      ->capture_default_str();
+      ->add_option("--stop", run->generate.stop,
+                   "End the answer where this text comes; may be given several times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--logprobs", run->generate.logprobs,
+                   "With --jsonl: log-probabilities of each token and of the N likeliest")
+      ->type_name("N")
+      ->check(number_in(0, 1000, "a number of tokens from 0 to 1000"));
   command->add_flag("--jsonl", run->jsonl, "Print events as JSON, one a line");
   command->add_flag("-q,--quiet", run->quiet, "No progress and no timing on standard error");
   command->footer(footer(kRunFooter));
@@ -323,6 +399,10 @@ Result<Arguments> with_environment(T arguments) {
 // ---------------------------------------------------------------- the whole
 
 Result<RunArguments> check_run(RunArguments run) {
+  if (run.generate.logprobs >= 0 && !run.jsonl) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--logprobs needs --jsonl, which has a place for them; add it");
+  }
   if (run.raw && run.system) {
     return fail(ErrorCode::kInvalidArgument,
                 "--system needs the chat template, which --raw leaves out; drop one of them");
@@ -341,6 +421,22 @@ tl::unexpected<Error> usage_error(const CLI::App& app, const CLI::ParseError& er
 }
 
 }  // namespace
+
+Sampling SamplingArguments::over(Sampling defaults) const {
+  const auto set = [](auto& value, const auto& given) { value = given.value_or(value); };
+  set(defaults.temperature, temperature);
+  set(defaults.top_k, top_k);
+  set(defaults.top_p, top_p);
+  set(defaults.min_p, min_p);
+  set(defaults.typical, typical);
+  set(defaults.repeat_penalty, repeat_penalty);
+  set(defaults.presence_penalty, presence_penalty);
+  set(defaults.frequency_penalty, frequency_penalty);
+  set(defaults.repeat_window, repeat_window);
+  defaults.seed = seed;
+  defaults.logit_bias = logit_bias;
+  return defaults;
+}
 
 Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   RunArguments run;

@@ -17,13 +17,25 @@ struct ModelArguments {
   ModelOptions options;
 };
 
+// What the command line says of sampling; the rest is the file's, or the engine's, default.
+struct SamplingArguments {
+  std::optional<float> temperature, top_p, min_p, typical;
+  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
+  std::optional<int32_t> top_k, repeat_window;
+  uint64_t seed = 0;
+  std::vector<LogitBias> logit_bias;
+
+  Sampling over(Sampling defaults) const;
+};
+
 struct RunArguments {
   ModelArguments model;
   std::optional<std::string> prompt;  // none or "-": standard input
   std::optional<std::string> system;
   bool raw = false, jsonl = false, quiet = false;
-  int64_t context = 0;  // 0: the smaller of 4096 and the model's
-  GenerateOptions generate;
+  int64_t context = 0;       // 0: the smaller of 4096 and the model's
+  GenerateOptions generate;  // but its sampling, which is
+  SamplingArguments sampling;
 };
 
 struct TokenizeArguments {

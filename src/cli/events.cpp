@@ -1,5 +1,6 @@
 #include "cli/events.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -19,33 +20,47 @@ std::string line(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Json to_json(const Started& started) {
+Json to_json(const Started& started, const Model&) {
   return {{"event", "started"}, {"prompt_tokens", started.prompt_tokens}};
 }
 
-Json to_json(const Progress& progress) {
+Json to_json(const Progress& progress, const Model&) {
   return {{"event", "progress"}, {"done", progress.done}, {"all", progress.all}};
 }
 
-Json to_json(const TextDelta& delta) {
+// The shortest decimal of a float is a shorter one than that of the same value as a double.
+double shortest(float x) { return std::stod(fmt::format("{}", x)); }
+
+Json to_json(const TextDelta& delta, const Model& model) {
   const Json id = delta.id < 0 ? Json() : Json(delta.id);
-  return {{"event", "text"}, {"text", delta.text}, {"id", id}};
+  Json event{{"event", "text"}, {"text", delta.text}, {"id", id}};
+  if (!delta.logprob) return event;
+  Json top = Json::array();
+  for (const Candidate& candidate : delta.top) {
+    top.push_back({{"id", candidate.id},
+                   {"text", model.piece(candidate.id, true)},
+                   {"logprob", shortest(candidate.logprob)}});
+  }
+  event.update({{"piece", model.piece(delta.id, true)},
+                {"logprob", shortest(*delta.logprob)},
+                {"top", top}});
+  return event;
 }
 
-Json to_json(const Finished& finished) {
-  return {{"event", "finished"},
-          {"reason", reason_name(finished.reason)},
-          {"usage",
-           {{"prompt_tokens", finished.prompt_tokens},
-            {"generated_tokens", finished.generated_tokens},
-            {"prompt_seconds", finished.prompt_seconds},
-            {"generate_seconds", finished.generate_seconds}}}};
+Json to_json(const Finished& finished, const Model&) {
+  Json event{{"event", "finished"}, {"reason", reason_name(finished.reason)}};
+  if (!finished.stop.empty()) event["stop"] = finished.stop;
+  event["usage"] = {{"prompt_tokens", finished.prompt_tokens},
+                    {"generated_tokens", finished.generated_tokens},
+                    {"prompt_seconds", finished.prompt_seconds},
+                    {"generate_seconds", finished.generate_seconds}};
+  return event;
 }
 
 }  // namespace
 
-std::string event_line(const Event& event) {
-  return std::visit([](const auto& e) { return line(to_json(e)); }, event);
+std::string event_line(const Event& event, const Model& model) {
+  return std::visit([&](const auto& e) { return line(to_json(e, model)); }, event);
 }
 
 std::string error_line(const Error& error) {

@@ -9,7 +9,7 @@
 namespace culet::cli {
 
 // {"event": "started" | "progress" | "text" | "finished", ...} and a newline.
-std::string event_line(const Event& event);
+std::string event_line(const Event& event, const Model& model);  // the model that it came from
 std::string error_line(const Error& error);  // {"event": "error", "code": ..., "message": ...}
 
 std::string_view reason_name(FinishReason reason);  // "stop", "length", "context", "cancelled"

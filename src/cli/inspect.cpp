@@ -11,6 +11,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json to_json(const Sampling& sampling) {
+  return {{"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"repeat_penalty", sampling.repeat_penalty},
+          {"repeat_window", sampling.repeat_window}};
+}
+
 Json to_json(const ModelInfo& info, const ModelRef& ref) {
   Json types = Json::object(), caches = Json::array(), sets = Json::object();
   for (const auto& [name, count] : info.tensor_types) types[name] = count;
@@ -33,6 +42,7 @@ Json to_json(const ModelInfo& info, const ModelRef& ref) {
           {"vocabulary", info.vocabulary},
           {"context_length", info.context_length},
           {"chat_template", info.has_chat_template},
+          {"sampling", to_json(info.sampling)},
           {"caches", caches},
           {"instruction_set", info.isa},
           {"instruction_sets", sets},
@@ -99,6 +109,10 @@ std::string human(const ModelInfo& info, const ModelRef& ref) {
        fmt::format("{} layers, width {}, vocabulary {}", info.layers, info.width, info.vocabulary));
   line("context", fmt::format("{} tokens", info.context_length));
   line("chat template", info.has_chat_template ? "yes" : "no");
+  line("sampling",
+       fmt::format("temperature {}, top-k {}, top-p {}, min-p {}, repeat penalty {} of {}",
+                   info.sampling.temperature, info.sampling.top_k, info.sampling.top_p,
+                   info.sampling.min_p, info.sampling.repeat_penalty, info.sampling.repeat_window));
   text += cache_lines(info);
   line("instruction set", fmt::format("{} (usable here: {})", info.isa, usable_sets()));
   line("threads", fmt::format("{}", info.threads));

@@ -130,11 +130,12 @@ class PlainView {
 
 class JsonView {
  public:
-  explicit JsonView(Output& out) : out_(out) {}
-  bool show(const Event& event) { return out_.write(event_line(event)) && out_.flush(); }
+  JsonView(Output& out, const Model& model) : out_(out), model_(&model) {}
+  bool show(const Event& event) { return out_.write(event_line(event, *model_)) && out_.flush(); }
 
  private:
   Output& out_;
+  const Model* model_;
 };
 
 template <class View>
@@ -144,7 +145,9 @@ Result<int> answer(Session& session, std::span<const Token> prompt, const RunArg
   const auto on_event = [&](const Event& event) {
     return view.show(event) && !interrupt.interrupted();
   };
-  CULET_TRY(const Finished finished, generate(session, prompt, arguments.generate, on_event));
+  GenerateOptions options = arguments.generate;
+  options.sampling = arguments.sampling.over(session.model().info().sampling);
+  CULET_TRY(const Finished finished, generate(session, prompt, options, on_event));
   if (out.failed()) return tl::unexpected(out.error());
   return finished.reason == FinishReason::kCancelled ? kExitInterrupted : kExitOk;
 }
@@ -161,7 +164,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
             choose_context(model->info(), arguments.context, static_cast<int64_t>(tokens.size()),
                            arguments.generate.max_tokens));
   CULET_TRY(const auto session, Session::make(model, {.context = context}));
-  if (arguments.jsonl) return answer(*session, tokens, arguments, out, JsonView(out));
+  if (arguments.jsonl) return answer(*session, tokens, arguments, out, JsonView(out, *model));
   return answer(*session, tokens, arguments, out, PlainView(out, arguments.quiet));
 }
 

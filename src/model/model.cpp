@@ -162,6 +162,40 @@ void read_chat_template(const format::GgufFile& file, LoadedModel* model) {
   }
 }
 
+// ---------------------------------------------------------------- sampling the file asks for
+
+struct SamplingKey {
+  const char* name;  // behind general.sampling.
+  double low, high;  // a value outside is ignored, with a warning
+  void (*set)(Sampling*, double);
+};
+
+constexpr SamplingKey kSamplingKeys[] = {
+    {"temp", 0, 100, [](Sampling* s, double x) { s->temperature = static_cast<float>(x); }},
+    {"top_k", 0, INT32_MAX, [](Sampling* s, double x) { s->top_k = static_cast<int32_t>(x); }},
+    {"top_p", 1e-6, 1, [](Sampling* s, double x) { s->top_p = static_cast<float>(x); }},
+    {"min_p", 0, 1, [](Sampling* s, double x) { s->min_p = static_cast<float>(x); }},
+    {"penalty_repeat", 0.01, 100,
+     [](Sampling* s, double x) { s->repeat_penalty = static_cast<float>(x); }},
+    {"penalty_last_n", -1, INT32_MAX,
+     [](Sampling* s, double x) { s->repeat_window = static_cast<int32_t>(x); }},
+};
+
+void read_sampling(const format::GgufFile& file, ModelInfo* info) {
+  for (const SamplingKey& key : kSamplingKeys) {
+    const std::string name = fmt::format("general.sampling.{}", key.name);
+    const format::MetaValue* value = file.find(name);
+    if (!value) continue;
+    const auto number = value->as_number();
+    if (number && *number >= key.low && *number <= key.high) {
+      key.set(&info->sampling, *number);
+    } else {
+      info->warnings.push_back(fmt::format(
+          "the key {} is ignored: it is not a number from {} to {}", name, key.low, key.high));
+    }
+  }
+}
+
 // ---------------------------------------------------------------- what show prints
 
 std::string describe(const plan::CacheSpec& cache) {
@@ -194,6 +228,7 @@ void describe_file(const LoadedModel& model, ModelInfo* info) {
     info->width = width->as_int().value_or(0);
   }
   count_tensors(file, info);
+  read_sampling(file, info);
   info->warnings.insert(info->warnings.end(), file.warnings().begin(), file.warnings().end());
 }
 

@@ -221,8 +221,9 @@ TEST(Sampler, BadRowsAreErrors) {
 }
 
 TEST(Sampler, CheckNamesTheOption) {
-  EXPECT_TRUE(check({}));
-  EXPECT_TRUE(check({0, 0, 1, 0}));
+  static const LogitBias kOutside[] = {{100, 1}}, kPositiveInfinity[] = {{3, kInf}};
+  EXPECT_TRUE(check({}, 100));
+  EXPECT_TRUE(check({0, 0, 1, 0}, 100));
   const std::pair<SamplingOptions, const char*> bad[] = {
       {{.temperature = -1}, "temperature"},
       {{.temperature = std::nanf("")}, "temperature"},
@@ -230,9 +231,18 @@ TEST(Sampler, CheckNamesTheOption) {
       {{.top_k = -1}, "top_k"},
       {{.top_p = 0}, "top_p"},
       {{.top_p = 1.5f}, "top_p"},
-      {{.top_p = std::nanf("")}, "top_p"}};
+      {{.top_p = std::nanf("")}, "top_p"},
+      {{.min_p = -0.1f}, "min_p"},
+      {{.min_p = 1.1f}, "min_p"},
+      {{.typical = 0}, "typical"},
+      {{.repeat_penalty = 0}, "repeat_penalty"},
+      {{.presence_penalty = kInf}, "presence_penalty"},
+      {{.frequency_penalty = std::nanf("")}, "frequency_penalty"},
+      {{.repeat_window = -2}, "repeat_window"},
+      {{.logit_bias = kOutside}, "logit_bias"},
+      {{.logit_bias = kPositiveInfinity}, "logit_bias"}};
   for (const auto& [options, name] : bad) {
-    const auto result = check(options);
+    const auto result = check(options, 100);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().message.rfind(name, 0), 0u) << result.error().message;
   }
