@@ -128,6 +128,7 @@ class Session {
 
   virtual const Model& model() const = 0;
   virtual int64_t context() const = 0;  // tokens it can hold
+  virtual std::pair<KvType, KvType> cache_types() const = 0;  // of keys, of values
   virtual std::span<const Token> tokens() const = 0;
   // Evaluates tokens behind the present ones. On an error nothing was appended.
   // progress(done, all) after each pass; may be empty; returning false stops with kCancelled and

@@ -67,7 +67,10 @@ class Executor {
   // Runs one pass. The sum of rows must not exceed limits().rows, wanted likewise. Reserves cache
   // rows first: an error (kExhausted) then leaves every session as it was. After success the rows
   // are committed. A non-finite output row is not an error here: the caller checks what it reads.
-  Result<void> run(Workspace& workspace, std::span<const Segment> batch) const;
+  // timing, by op of the plan: the seconds that each op took are added to its entry; empty (no cost)
+  // when nobody asks. Timing never changes a bit.
+  Result<void> run(Workspace& workspace, std::span<const Segment> batch,
+                   std::span<double> timing = {}) const;
   // Output `name` of the wanted rows of the last run, in batch order: [wanted, width]. Valid until
   // the next run.
   std::span<const float> output(const Workspace& workspace, std::string_view name) const;
@@ -79,6 +82,9 @@ class Executor {
     uint64_t weight_bytes;
   };
   OpNote note(size_t op) const;
+  // The op whose function does this op's work: itself, or the first of a run of joined ones. Its
+  // entry in run()'s timing has the time of all.
+  size_t runs_with(size_t op) const;
   uint64_t packed_bytes() const;
   uint64_t workspace_bytes() const;
 

@@ -79,7 +79,12 @@ WorkspaceLease::~WorkspaceLease() {
 Result<void> ModelImpl::run(backend::Workspace& workspace,
                             std::span<const backend::Segment> batch) const {
   const std::lock_guard lock(pass_mutex_);
-  return executor().run(workspace, batch);
+  return executor().run(workspace, batch, timing_);
+}
+
+void ModelImpl::time_ops(std::span<double> timing) const {
+  const std::lock_guard lock(pass_mutex_);
+  timing_ = timing;
 }
 
 std::string ModelImpl::explain() const {

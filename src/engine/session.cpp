@@ -35,14 +35,16 @@ kernels::KvType kv_type(KvType type) {
 class SessionImpl final : public Session {
  public:
   SessionImpl(std::shared_ptr<const Model> model, std::unique_ptr<cache::CacheSet> caches,
-              int64_t context)
+              int64_t context, std::pair<KvType, KvType> types)
       : model_(std::move(model)),
         impl_(impl(*model_)),
         caches_(std::move(caches)),
-        context_(context) {}
+        context_(context),
+        types_(types) {}
 
   const Model& model() const override { return *model_; }
   int64_t context() const override { return context_; }
+  std::pair<KvType, KvType> cache_types() const override { return types_; }
   std::span<const Token> tokens() const override { return tokens_; }
   std::span<const float> logits() const override { return logits_; }
   uint64_t memory_bytes() const override {
@@ -74,6 +76,7 @@ class SessionImpl final : public Session {
   const ModelImpl& impl_;
   std::unique_ptr<cache::CacheSet> caches_;
   int64_t context_;
+  std::pair<KvType, KvType> types_;
   std::vector<Token> tokens_;  // caches_->length() of them, or fewer, are in the caches
   std::vector<float> logits_;  // after the last token, or empty
 };
@@ -237,7 +240,8 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> mode
                                           .v_type = engine::kv_type(options.values),
                                           .max_positions = context};
   CULET_TRY(auto caches, cache::CacheSet::make(impl.loaded().compiled.plan.caches, cache_options));
-  return std::make_unique<engine::SessionImpl>(std::move(model), std::move(caches), context);
+  return std::make_unique<engine::SessionImpl>(std::move(model), std::move(caches), context,
+                                               std::pair(options.keys, options.values));
 }
 
 }  // namespace culet

@@ -1,5 +1,6 @@
 // The plan as text: one op a line beside the line of the architecture file it comes from.
 #include "plan/compile.h"
+#include "plan/report.h"
 
 #include <fmt/format.h>
 
@@ -27,6 +28,15 @@ std::string weights_text(const Op& op, const format::GgufFile& model) {
   }
   return out;
 }
+
+std::string source_line(const Plan& plan, int32_t line) {
+  if (line <= 0 || static_cast<size_t>(line) >= plan.source.size()) return "";
+  std::string text = plan.source[static_cast<size_t>(line)];
+  text.erase(0, text.find_first_not_of(' '));
+  return text;
+}
+
+}  // namespace
 
 std::string attributes_text(const Plan& plan, const Op& op) {
   static constexpr char kSigns[] = {'+', '-', '*', '/'};
@@ -65,15 +75,6 @@ std::string attributes_text(const Plan& plan, const Op& op) {
   if (a.eps != 0) out += fmt::format(" eps={}", a.eps);
   return out;
 }
-
-std::string source_line(const Plan& plan, int32_t line) {
-  if (line <= 0 || static_cast<size_t>(line) >= plan.source.size()) return "";
-  std::string text = plan.source[static_cast<size_t>(line)];
-  text.erase(0, text.find_first_not_of(' '));
-  return text;
-}
-
-}  // namespace
 
 std::string explain(const Plan& plan, const format::GgufFile& model,
                     const std::function<std::string(size_t)>& note) {

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <numeric>
 
 namespace culet::backend {
@@ -67,6 +68,14 @@ Executor::~Executor() = default;
 
 const Limits& Executor::limits() const { return impl_->limits; }
 Executor::OpNote Executor::note(size_t op) const { return impl_->program.notes.at(op); }
+size_t Executor::runs_with(size_t op) const {
+  const std::vector<BoundOp>& ops = impl_->program.ops;  // ascending in the plan's indices
+  const auto after = std::upper_bound(ops.begin(), ops.end(), op, [](size_t at, const BoundOp& b) {
+    return at < static_cast<size_t>(b.op);
+  });
+  CULET_CHECK(after != ops.begin());
+  return static_cast<size_t>(std::prev(after)->op);
+}
 uint64_t Executor::packed_bytes() const { return impl_->weights.packed_bytes(); }
 uint64_t Executor::workspace_bytes() const { return impl_->workspace_bytes(); }
 
@@ -223,8 +232,11 @@ void Executor::Impl::make_tables(Workspace* w, const Step& step) const {
   }
 }
 
-Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch) const {
+Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
+                           std::span<double> timing) const {
+  using Clock = std::chrono::steady_clock;
   const Impl& impl = *impl_;
+  CULET_CHECK(timing.empty() || timing.size() == impl.plan->ops.size());
   CULET_TRY_VOID(impl.check(batch));
   CULET_TRY_VOID(impl.reserve(batch));
   base::set_float_mode();
@@ -237,7 +249,14 @@ Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch)
   const auto run_ops = [&](int32_t first, int32_t count) {
     for (int32_t i = first; i < first + count; ++i) {
       const BoundOp& op = program.ops[static_cast<size_t>(i)];
+      if (timing.empty()) {
+        op.fn(op, step);
+        continue;
+      }
+      const Clock::time_point start = Clock::now();
       op.fn(op, step);
+      timing[static_cast<size_t>(op.op)] +=
+          std::chrono::duration<double>(Clock::now() - start).count();
     }
   };
   int32_t next = program.prologue;

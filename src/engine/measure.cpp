@@ -1,0 +1,305 @@
+// Costs of a model, and where its time goes.
+//
+// Takes a loaded model (or a session of it), gives numbers. Bytes and operations are counted from
+// the plan and the backend's notes, not sampled: they say what a pass must read and compute at the
+// least, so that bytes over seconds can be compared with what the machine reads at all. Times come
+// from the executor itself, which adds them up while the ordinary passes run.
+#include "culet/measure.h"
+
+#include "base/check.h"
+#include "engine/model_impl.h"
+#include "quant/tensor_type.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <tuple>
+#include <utility>
+
+namespace culet {
+namespace engine {
+namespace {
+
+using plan::OpKind;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool is_product(OpKind kind) {
+  return kind == OpKind::linear || kind == OpKind::gated_linear || kind == OpKind::linear_add;
+}
+
+// Of one row: 2 k n for each matrix.
+uint64_t row_operations(const model::LoadedModel& model, const plan::Op& op) {
+  if (!is_product(op.kind)) return 0;
+  uint64_t sum = 0;
+  for (const plan::TensorId id : op.weights) {
+    if (id == plan::kNone) continue;
+    const format::TensorInfo& w = model.file.tensors()[static_cast<size_t>(id)];
+    if (w.n_dims == 2) sum += 2 * w.elements();
+  }
+  return sum;
+}
+
+bool wanted_rows_only(const plan::Plan& plan, const plan::Op& op) {
+  return !op.in.empty() && plan.values[static_cast<size_t>(op.in[0])].rows == plan::RowSet::kWanted;
+}
+
+int64_t visible(const plan::CacheSpec& cache, int64_t position) {
+  const int64_t rows = position + 1;
+  return cache.policy == plan::CachePolicy::kWindow ? std::min(rows, cache.window) : rows;
+}
+
+uint64_t kv_row_bytes(const plan::CacheSpec& cache, KvType keys, KvType values) {
+  const auto size = [](KvType type) { return type == KvType::kF32 ? 4 : 2; };
+  return static_cast<uint64_t>(cache.kv_heads) *
+         static_cast<uint64_t>(cache.head_dim * size(keys) + cache.value_dim * size(values));
+}
+
+bool reads_cache(const plan::Op& op) {
+  return op.kind == OpKind::attend && op.attr.cache != plan::kNone;
+}
+
+// ---------------------------------------------------------------- the read loop
+
+constexpr size_t kLeastBuffer = size_t{256} << 20, kMostBuffer = size_t{2} << 30;
+constexpr double kSweepSeconds = 0.5;
+constexpr int kLeastSweeps = 3;
+
+size_t buffer_bytes() {
+  const int64_t l3 = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::clamp(l3 > 0 ? 4 * static_cast<size_t>(l3) : 0, kLeastBuffer, kMostBuffer);
+}
+
+class Mapping {
+ public:
+  explicit Mapping(size_t bytes)
+      : bytes_(bytes),
+        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Mapping() {
+    if (data_ != MAP_FAILED) ::munmap(data_, bytes_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  uint64_t* data() const { return data_ == MAP_FAILED ? nullptr : static_cast<uint64_t*>(data_); }
+
+ private:
+  size_t bytes_;
+  void* data_;
+};
+
+uint64_t sum_of(const uint64_t* p, size_t words) {
+  typedef uint64_t Vector __attribute__((vector_size(16), aligned(16)));
+  const auto* v = reinterpret_cast<const Vector*>(p);
+  Vector s0{}, s1{}, s2{}, s3{};
+  for (size_t i = 0; i < words / 2; i += 4) {  // a cache line
+    __builtin_prefetch(v + i + 512);
+    s0 += v[i];
+    s1 += v[i + 1];
+    s2 += v[i + 2];
+    s3 += v[i + 3];
+  }
+  const Vector s = s0 + s1 + s2 + s3;
+  return s[0] + s[1];
+}
+
+// ---------------------------------------------------------------- the profile
+
+// While one lives, passes of the model are timed.
+class Timing {
+ public:
+  explicit Timing(const ModelImpl& model)
+      : model_(model), seconds_(model.loaded().compiled.plan.ops.size()) {
+    model_.time_ops(seconds_);
+  }
+  ~Timing() { model_.time_ops({}); }
+  Timing(const Timing&) = delete;
+  Timing& operator=(const Timing&) = delete;
+  const std::vector<double>& seconds() const { return seconds_; }
+
+ private:
+  const ModelImpl& model_;
+  std::vector<double> seconds_;
+};
+
+// What a phase ran: rows [first, first + rows) in passes of at most pass_rows, logits of the last
+// `logits` of them.
+struct Passes {
+  int64_t first = 0, rows = 0, pass_rows = 1, logits = 0;
+  KvType keys = KvType::kF16, values = KvType::kF16;
+
+  int64_t count() const { return (rows + pass_rows - 1) / pass_rows; }
+};
+
+// The rows of one pass share what they read.
+void count_attention(const plan::Op& op, const plan::CacheSpec& cache, bool wanted, const Passes& p,
+                     OpTime* time) {
+  const uint64_t row_bytes = kv_row_bytes(cache, p.keys, p.values);
+  uint64_t pairs = 0;
+  for (int64_t i = wanted ? p.rows - p.logits : 0; i < p.rows; ++i) {
+    const auto rows = static_cast<uint64_t>(visible(cache, p.first + i));
+    pairs += rows;
+    if ((i + 1) % p.pass_rows == 0 || i + 1 == p.rows) time->bytes += row_bytes * rows;
+  }
+  time->operations += 2 * pairs * static_cast<uint64_t>(op.attr.heads) *
+                      static_cast<uint64_t>(cache.head_dim + cache.value_dim);
+}
+
+// Adds what op `index` read and computed.
+void count(const model::LoadedModel& model, size_t index, const Passes& p, OpTime* time) {
+  const plan::Plan& plan = model.compiled.plan;
+  const plan::Op& op = plan.ops[index];
+  const bool wanted = wanted_rows_only(plan, op);
+  const auto rows = static_cast<uint64_t>(wanted ? p.logits : p.rows);
+  const uint64_t weight_bytes = model.executor->note(index).weight_bytes;
+  const bool by_row = op.kind == OpKind::embed;
+  time->bytes += weight_bytes * (wanted || by_row ? rows : static_cast<uint64_t>(p.count()));
+  time->operations += row_operations(model, op) * rows;
+  if (!reads_cache(op)) return;
+  count_attention(op, plan.caches[static_cast<size_t>(op.attr.cache)], wanted, p, time);
+}
+
+std::string source_of(const plan::Plan& plan, const plan::Op& op) {
+  if (op.line <= 0 || static_cast<size_t>(op.line) >= plan.source.size()) return "";
+  std::string text = plan.source[static_cast<size_t>(op.line)];
+  text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
+  return text;
+}
+
+PhaseProfile phase(const model::LoadedModel& model, const Passes& p, double seconds,
+                   const std::vector<double>& times) {
+  const plan::Plan& plan = model.compiled.plan;
+  PhaseProfile result;
+  result.tokens = p.rows;
+  result.seconds = seconds;
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    const plan::Op& op = plan.ops[i];
+    if (model.executor->runs_with(i) == i) {
+      OpTime time;
+      time.op = i;
+      time.layer = op.layer;
+      time.line = op.line;
+      time.names = plan::op_name(op.kind);
+      time.kernel = model.executor->note(i).kernel;
+      time.source = source_of(plan, op);
+      time.seconds = times[i];
+      result.ops.push_back(std::move(time));
+    } else {
+      result.ops.back().names += " + " + std::string(plan::op_name(op.kind));
+    }
+    count(model, i, p, &result.ops.back());
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace engine
+
+Costs costs(const Model& model) {
+  const model::LoadedModel& loaded = engine::impl(model).loaded();
+  const plan::Plan& plan = loaded.compiled.plan;
+  Costs costs;
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    const plan::Op& op = plan.ops[i];
+    if (loaded.executor) costs.token_bytes += loaded.executor->note(i).weight_bytes;
+    const uint64_t operations = engine::row_operations(loaded, op);
+    (engine::wanted_rows_only(plan, op) ? costs.logits_operations : costs.row_operations) +=
+        operations;
+    if (operations > 0) {
+      const auto& w = loaded.file.tensors()[static_cast<size_t>(op.weights[0])];
+      costs.logits_type = quant::type_info(w.type).name;
+    }
+  }
+  return costs;
+}
+
+uint64_t kv_bytes_read(const Model& model, KvType keys, KvType values, int64_t position) {
+  const plan::Plan& plan = engine::impl(model).loaded().compiled.plan;
+  uint64_t bytes = 0;
+  for (const plan::Op& op : plan.ops) {
+    if (!engine::reads_cache(op)) continue;
+    const plan::CacheSpec& cache = plan.caches[static_cast<size_t>(op.attr.cache)];
+    bytes += engine::kv_row_bytes(cache, keys, values) *
+             static_cast<uint64_t>(engine::visible(cache, position));
+  }
+  return bytes;
+}
+
+Result<double> read_bandwidth(const Model& model) {
+  base::ThreadPool* pool = engine::impl(model).loaded().pool.get();
+  if (pool == nullptr) {
+    return fail(ErrorCode::kInvalidArgument,
+                "a model that was loaded for text alone has no threads to measure with");
+  }
+  const size_t bytes = engine::buffer_bytes();
+  const engine::Mapping buffer(bytes);
+  if (buffer.data() == nullptr) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("there are no {} MiB of memory to measure the read bandwidth with; "
+                            "close other programs",
+                            bytes >> 20));
+  }
+  const size_t words = bytes / sizeof(uint64_t);
+  const auto parts = static_cast<size_t>(pool->size());
+  const auto first = [&](size_t part) { return words / 8 * part / parts * 8; };  // whole lines
+  std::vector<uint64_t> sums(8 * parts);                                         // a line for each
+  pool->run(static_cast<int64_t>(parts), [&](int64_t part, int) {
+    const auto p = static_cast<size_t>(part);
+    for (size_t i = first(p); i < first(p + 1); ++i) buffer.data()[i] = i;
+  });
+  double best = 0;
+  const double start = engine::now();
+  for (int sweep = 0; sweep < engine::kLeastSweeps || engine::now() - start < engine::kSweepSeconds;
+       ++sweep) {
+    const double before = engine::now();
+    pool->run(static_cast<int64_t>(parts), [&](int64_t part, int) {
+      const auto p = static_cast<size_t>(part);
+      sums[8 * p] += engine::sum_of(buffer.data() + first(p), first(p + 1) - first(p));
+    });
+    best = std::max(best, static_cast<double>(bytes) / (engine::now() - before));
+  }
+  CULET_CHECK(std::any_of(sums.begin(), sums.end(), [](uint64_t s) { return s != 0; }));
+  return best;
+}
+
+Result<Profile> profile(Session& session, std::span<const Token> prompt,
+                        std::span<const Token> continuation, const Session::Progress& progress) {
+  const engine::ModelImpl& model = engine::impl(session.model());
+  const auto prompted = static_cast<int64_t>(prompt.size());
+  const auto continued = static_cast<int64_t>(continuation.size());
+  const int64_t all = prompted + continued;
+  engine::Passes passes;
+  passes.first = static_cast<int64_t>(session.tokens().size());
+  passes.rows = prompted;
+  std::tie(passes.keys, passes.values) = session.cache_types();
+  passes.pass_rows = model.executor().limits().rows;
+  passes.logits = std::min<int64_t>(prompted, 1);
+  Profile result;
+  {
+    const engine::Timing timing(model);
+    const double start = engine::now();
+    CULET_TRY_VOID(session.append(prompt, [&](int64_t done, int64_t) {
+      return !progress || progress(std::min(done, prompted), all);
+    }));
+    result.prefill = engine::phase(model.loaded(), passes, engine::now() - start, timing.seconds());
+  }
+  passes.first += prompted;
+  passes.pass_rows = 1;
+  passes.rows = passes.logits = continued;
+  const engine::Timing timing(model);
+  const double start = engine::now();
+  for (int64_t i = 0; i < continued; ++i) {
+    CULET_TRY_VOID(session.append(continuation.subspan(static_cast<size_t>(i), 1)));
+    if (progress && !progress(prompted + i + 1, all)) {
+      return fail(ErrorCode::kCancelled, "stopped on request");
+    }
+  }
+  result.decode = engine::phase(model.loaded(), passes, engine::now() - start, timing.seconds());
+  return result;
+}
+
+}  // namespace culet
