@@ -152,6 +152,14 @@ struct ThreadPool::Impl {
       caller_waits.store(0, std::memory_order_relaxed);
     }
   }
+
+  // Also ends a pool of which the system gave only some threads.
+  ~Impl() {
+    stop.store(true, std::memory_order_release);
+    epoch.fetch_add(1, std::memory_order_seq_cst);
+    epoch.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
 };
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
@@ -165,12 +173,7 @@ ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   }
 }
 
-ThreadPool::~ThreadPool() {
-  impl_->stop.store(true, std::memory_order_release);
-  impl_->epoch.fetch_add(1, std::memory_order_seq_cst);
-  impl_->epoch.notify_all();
-  for (std::thread& thread : impl_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::size() const { return int(impl_->threads.size()) + 1; }
 

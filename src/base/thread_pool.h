@@ -16,6 +16,7 @@ namespace culet::base {
 class ThreadPool {
  public:
   // threads >= 1 counts the calling thread; 0 = number of physical cores this process may use.
+  // Throws std::system_error when the system gives fewer threads; those it gave have ended then.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -7,7 +7,10 @@
 #include <atomic>
 #include <cfenv>
 #include <chrono>
+#include <cstdlib>
 #include <limits>
+#include <sys/resource.h>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -106,6 +109,23 @@ TEST(ThreadPool, TwoTasksAreCheap) {
   std::printf("  two tasks: %.2f us a run (best of 50)\n", best);
   EXPECT_LT(best, 200.0);  // a gross fault only: the machine may be busy
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space
+void ask_for_more_threads_than_fit() {
+  const rlimit limit{rlim_t{256} << 20, rlim_t{256} << 20};  // some thirty stacks
+  ::setrlimit(RLIMIT_AS, &limit);
+  try {
+    const ThreadPool pool(1024);
+  } catch (const std::system_error&) {
+    std::_Exit(7);
+  }
+  std::_Exit(1);
+}
+
+TEST(ThreadPoolDeathTest, TooFewThreadsAreAnErrorNotACrash) {
+  EXPECT_EXIT(ask_for_more_threads_than_fit(), testing::ExitedWithCode(7), "");
+}
+#endif
 
 }  // namespace
 }  // namespace culet::base

@@ -1,5 +1,6 @@
 // The set of architecture files: the built-in ones, then a folder that adds or replaces by file
 // name.
+#include "base/files.h"
 #include "plan/arch_parse.h"
 #include "plan/builtin.h"
 #include "plan/compile.h"
@@ -7,11 +8,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <system_error>
+#include <utility>
 
 namespace culet::plan {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 20;  // the parser's own limit is far below
+
+// A pipe or a device would make everybody who loads a model wait.
+Result<std::string> read_arch_file(const std::filesystem::path& path) {
+  std::error_code ec;
+  if (!std::filesystem::is_regular_file(path, ec)) {
+    return fail(
+        ErrorCode::kIo,
+        fmt::format("the architecture file {} cannot be read: {}; take it out of the folder",
+                    path.string(), ec ? ec.message() : "it is not a regular file"));
+  }
+  return base::read_file(path.string(), kMostBytes);
+}
+
+}  // namespace
 
 Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
   ArchLibrary library;
@@ -31,12 +50,7 @@ Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
   if (ec) return fail(ErrorCode::kIo, fmt::format("cannot list {}: {}", dir, ec.message()));
   std::sort(paths.begin(), paths.end());
   for (const auto& path : paths) {
-    std::ifstream in(path, std::ios::binary);
-    std::string text((std::istreambuf_iterator<char>(in)), {});
-    if (!in)
-      return fail(ErrorCode::kIo,
-                  fmt::format("cannot read the architecture file {}; check its permissions",
-                              path.string()));
+    CULET_TRY(std::string text, read_arch_file(path));
     ArchText arch{path.stem().string(), std::move(text), path.string()};
     const auto same = std::find_if(library.files_.begin(), library.files_.end(),
                                    [&](const ArchText& a) { return a.name == arch.name; });

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <ctime>
+#include <sys/stat.h>
 
 namespace culet::plan::test {
 namespace {
@@ -156,6 +157,27 @@ TEST(Library, AFolderAddsAnArchitecture) {
   ASSERT_TRUE(found);
   EXPECT_EQ((*found)->origin, folder.path() + "/mine.arch");
   EXPECT_TRUE(library.find("llama"));
+}
+
+TEST(Library, OnlyRegularFilesAreRead) {
+  for (const bool pipe : {false, true}) {
+    Folder folder;
+    const std::string path = folder.path() + "/odd.arch";
+    ASSERT_TRUE(pipe ? ::mkfifo(path.c_str(), 0600) == 0 : fs::create_directory(path));
+    const auto library = ArchLibrary::open(folder.path());
+    ASSERT_FALSE(library);
+    EXPECT_TRUE(has(library.error().message, path)) << library.error().message;
+    EXPECT_TRUE(has(library.error().message, "not a regular file")) << library.error().message;
+  }
+}
+
+TEST(Library, AFileTooLargeForMemoryIsNotRead) {
+  Folder folder;
+  folder.write("big.arch", "");
+  fs::resize_file(folder.path() + "/big.arch", uintmax_t{1} << 40);  // all of it a hole
+  const auto library = ArchLibrary::open(folder.path());
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().code, ErrorCode::kExhausted);
 }
 
 TEST(Library, AFolderReplacesAFile) {
