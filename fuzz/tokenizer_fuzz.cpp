@@ -1,10 +1,10 @@
 // Tokenizers of small vocabularies over any bytes.
 //
-// Input: one byte that chooses (bits 0-1 the vocabulary, bit 2 parse_special, bit 3 add_special,
-// bit 4 a second piece from the middle on), then the text. What must hold: no crash; ids inside the
-// vocabulary; the text comes back when it is valid UTF-8 (for SentencePiece with byte tokens
-// always); a user's piece never makes a control token; the streaming detokenizer gives valid UTF-8
-// and the same text as the other one.
+// Input: one byte that chooses (bits 0-1 and 5 the vocabulary, bit 2 parse_special, bit 3
+// add_special, bit 4 a second piece from the middle on), then the text. What must hold: no crash;
+// ids inside the vocabulary; the text comes back when it is valid UTF-8 (for SentencePiece with
+// byte tokens always; WordPiece normalizes); a user's piece never makes a control token; the
+// streaming detokenizer gives valid UTF-8 and the same text as the other one.
 #include "base/utf8.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer.h"
@@ -106,9 +106,52 @@ std::shared_ptr<const Tokenizer> make_spm() {
   return b.make();
 }
 
-const std::array<std::shared_ptr<const Tokenizer>, 4>& tokenizers() {
-  static const std::array<std::shared_ptr<const Tokenizer>, 4> all = {
-      make_bpe("default"), make_bpe("smollm"), make_bpe("qwen2"), make_spm()};
+std::shared_ptr<const Tokenizer> make_gemma4() {
+  Builder b;
+  b.vocabulary.model = "gemma4";
+  b.token("<unk>", TokenKind::kUnknown);
+  for (int byte = 0; byte < 256; ++byte) {
+    const char* digits = "0123456789ABCDEF";
+    b.token(std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + ">", TokenKind::kByte);
+  }
+  const std::string mark = "\xe2\x96\x81";
+  for (const std::string& text : {std::string("\n"), mark, std::string("a"), std::string("b"),
+                                  std::string("c"), std::string("\xc3\xa9")}) {
+    b.token(text);
+  }
+  b.merge("\n", "\n");
+  b.merge("\n\n", "\n");
+  b.merge("a", "b");
+  b.merge("b", "c");
+  b.merge("a", "a");
+  b.merge(mark, "a");
+  b.merge(mark, mark);
+  b.merge("ab", "c");
+  b.specials();
+  return b.make();
+}
+
+std::shared_ptr<const Tokenizer> make_wordpiece() {
+  Builder b;
+  b.vocabulary.model = "bert";
+  b.token("[UNK]", TokenKind::kUnknown);
+  b.token("[CLS]", TokenKind::kControl);
+  b.token("[SEP]", TokenKind::kControl);
+  const std::string mark = "\xe2\x96\x81";
+  for (const char* text : {"a", "b", "ab", "e", "\xe4\xbd\xa0", ".", "\xe1\x84\x80"}) {
+    b.token(mark + text);
+    b.token(text);
+  }
+  b.specials();
+  return b.make();
+}
+
+constexpr size_t kSpm = 3, kGemma4 = 6, kWordPiece = 7;
+
+const std::array<std::shared_ptr<const Tokenizer>, 8>& tokenizers() {
+  static const std::array<std::shared_ptr<const Tokenizer>, 8> all = {
+      make_bpe("default"),   make_bpe("smollm"),       make_bpe("qwen2"), make_spm(),
+      make_bpe("llama-bpe"), make_bpe("deepseek-llm"), make_gemma4(),     make_wordpiece()};
   return all;
 }
 
@@ -139,7 +182,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0 || size > 1 << 16) return 0;
   const uint8_t choice = data[0];
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const Tokenizer& tokenizer = *tokenizers()[choice & 3];
+  const size_t which = (choice & 3) | (choice >> 3 & 4);
+  const Tokenizer& tokenizer = *tokenizers()[which];
   const bool parse = (choice & 4) != 0, add = (choice & 8) != 0;
 
   std::vector<Tokenizer::Piece> pieces = {{text, parse}};
@@ -154,9 +198,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       require(!tokenizer.is_control(t), "text makes no control token");
     }
   }
-  const bool spm = (choice & 3) == 3;
+  const bool spm = which == kSpm || which == kGemma4;
   // A BOS that the text itself spells is not told from one that was added: add nothing here.
-  if (!add && (spm || culet::base::utf8_valid(text))) {
+  if (!add && which != kWordPiece && (spm || culet::base::utf8_valid(text))) {
     const std::string back = tokenizer.detokenize(*ids, false, true);
     require(spm ? unmarked(back) == unmarked(std::string(text)) : back == text,
             "the text comes back");

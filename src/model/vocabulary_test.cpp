@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -110,6 +111,10 @@ TEST(Vocabulary, EveryWrongKeyIsNamed) {
       {"bos_token_id", scalar(MetaType::kInt32, number<int32_t>(-1))},
       {"eot_token_id", scalar(MetaType::kUint64, number(UINT64_MAX))},
       {"padding_token_id", string_entry("0")},
+      {"cls_token_id", scalar(MetaType::kUint32, number<uint32_t>(4))},
+      {"add_sep_token", scalar(MetaType::kUint32, number<uint32_t>(1))},
+      {"normalizer.lowercase", string_entry("yes")},
+      {"normalizer.strip_accents", scalar(MetaType::kUint8, "\1")},
       {"add_eos_token", scalar(MetaType::kUint8, "\1")},
   };
   for (const auto& [key, value] : wrong) {
@@ -135,8 +140,33 @@ TEST(Vocabulary, WhatATokenizerNeedsMustBeThere) {
   EXPECT_NE(message([](Entries* e) { e->erase("scores"); }).find("scores"), std::string::npos);
   EXPECT_NE(message([](Entries* e) { (*e)["model"] = string_entry("gpt2"); }).find("merges"),
             std::string::npos);
+  EXPECT_NE(message([](Entries* e) { (*e)["model"] = string_entry("gemma4"); }).find("merges"),
+            std::string::npos);
   EXPECT_NE(message([](Entries* e) { e->erase("tokens"); }).find("tokens"), std::string::npos);
   EXPECT_NE(message([](Entries* e) { e->erase("model"); }).find("model"), std::string::npos);
+}
+
+TEST(Vocabulary, EveryTinyModelTakesText) {
+  int models = 0;
+  const std::filesystem::path tiny(std::string(CULET_TEST_DATA) + "/golden/tiny");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(tiny)) {
+    if (entry.path().extension() != ".gguf") continue;
+    SCOPED_TRACE(entry.path().string());
+    const auto file = GgufFile::open(entry.path().string());
+    ASSERT_TRUE(file) << file.error().message;
+    const auto v = read_vocabulary(*file);
+    ASSERT_TRUE(v) << v.error().message;
+    const auto tokenizer = text::Tokenizer::make(*v);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    const auto ids = (*tokenizer)->tokenize("The facet\n\n2026 ", {.add_special = false});
+    ASSERT_TRUE(ids) << ids.error().message;
+    EXPECT_FALSE(ids->empty());
+    if (v->model != "bert") {
+      EXPECT_EQ((*tokenizer)->detokenize(*ids, false, false), "The facet\n\n2026 ");
+    }
+    ++models;
+  }
+  EXPECT_GE(models, 5);
 }
 
 TEST(Vocabulary, MalformedFilesAreRefused) {

@@ -10,10 +10,11 @@
 
 #include "base/utf8.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utf8proc.h>
 #include <vector>
 
 namespace culet::text {

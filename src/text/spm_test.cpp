@@ -166,5 +166,47 @@ TEST(Spm, AMillionOfOneCharacter) {
   EXPECT_EQ(ids, Ids(250'000, four));
 }
 
+// The file has scores too, and they would merge the other pair first.
+TestVocabulary gemma4() {
+  TestVocabulary v = TestVocabulary::spm();
+  v->model = "gemma4";
+  v->add_bos = false;
+  for (const char* text : {"a", "b", "c", "\n", "\xc3\xa9"}) v.token(text);
+  v->scores.assign(v->tokens.size(), 0);
+  return v;
+}
+
+TEST(Gemma4, MergesDecideAndScoresDoNot) {
+  TestVocabulary v = gemma4();
+  const Token bc = v.merge("b", "c"), ab = v.merge("a", "b");
+  const Token marked = v.merge(kMark, "a");
+  v->scores.resize(v->tokens.size(), 0);
+  v->scores[static_cast<size_t>(ab)] = 100;
+  const auto t = v.make();
+  ASSERT_TRUE(t);
+  const Token a = *t->find("a");
+  EXPECT_EQ(ids_of(*t, "abc"), (Ids{a, bc}));
+  EXPECT_EQ(ids_of(*t, "ab a"), (Ids{ab, marked}));  // and no space is put in front
+  EXPECT_EQ(t->detokenize(ids_of(*t, "ab a"), false, false), "ab a");
+}
+
+TEST(Gemma4, NewlinesMergeAndOtherBytesFallBack) {
+  TestVocabulary v = gemma4();
+  const Token two = v.merge("\n", "\n"), four = v.merge("\n\n", "\n\n");
+  const auto t = v.make();
+  ASSERT_TRUE(t);
+  EXPECT_EQ(ids_of(*t, "\n\n\n\n\n\n"), (Ids{four, two}));
+  EXPECT_EQ(ids_of(*t, "\xc3\xa9\xc3"), (Ids{*t->find("\xc3\xa9"), kBytes + 0xc3}));
+}
+
+TEST(Gemma4, MergesThatDoNotFitAreRefused) {
+  TestVocabulary v = gemma4();
+  v->merges.push_back("a z");
+  const auto refused = Tokenizer::make(*v);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
+  EXPECT_NE(refused.error().message.find("merges[0]"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace culet::text
