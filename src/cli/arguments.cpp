@@ -4,9 +4,7 @@
 // with examples because those are read first. Flags win over environment variables, and a variable
 // with a value nobody understands is an error like a flag with one: what is spelled wrong must not
 // be silently ignored.
-#include "cli/arguments.h"
-
-#include <CLI/CLI.hpp>
+#include "cli/flags.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -63,12 +61,6 @@ constexpr std::string_view kScoreFooter =
     "  echo -n \"The sky is blue\" | culet score model.gguf --top 3\n"
     "  echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32";
 
-constexpr std::string_view kExplainFooter =
-    "Prints the plan: an operation a line with its shapes, types, kernel, slots and bytes.\n"
-    "\nExamples:\n"
-    "  culet explain model.gguf\n"
-    "  CULET_FUSE=off culet explain model.gguf | grep rope";
-
 constexpr std::string_view kShowFooter =
     "Examples:\n"
     "  culet show model.gguf\n"
@@ -96,7 +88,8 @@ constexpr std::string_view kPullFooter =
     "\nEnvironment: CULET_CACHE, HF_ENDPOINT, HF_TOKEN, PIP_INDEX_URL, https_proxy, SSL_CERT_FILE\n"
     "(docs/models.md).";
 
-// A number in [low, high]; NaN is in no range.
+}  // namespace
+
 CLI::Validator number_in(double low, double high, const std::string& words) {
   return CLI::Validator(
       [low, high, words](std::string& input) {
@@ -106,6 +99,8 @@ CLI::Validator number_in(double low, double high, const std::string& words) {
       },
       "", "");
 }
+
+namespace {
 
 // The parser itself would wrap -1 around.
 std::string check_seed(std::string& input) {
@@ -117,6 +112,8 @@ std::string check_seed(std::string& input) {
 }
 
 std::string footer(std::string_view text) { return std::string(text); }
+
+}  // namespace
 
 // ---------------------------------------------------------------- commands
 
@@ -137,13 +134,34 @@ void add_model(CLI::App* command, ModelArguments* model) {
       ->add_option("--threads", model->options.threads,
                    "Threads to compute with (default: one a physical core)")
       ->check(number_in(1, kMaxThreads, "a number of threads from 1 to 1024"));
-  command
-      ->add_option("--arch-dir", model->options.arch_dir,
-                   "Folder of .arch files that add to or replace the built-in ones")
-      ->type_name("DIR");
+  add_arch_dir(command, &model->options.arch_dir);
   command->add_flag("--precise", model->options.precise,
                     "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
 }
+
+void add_arch_dir(CLI::App* command, std::string* arch_dir) {
+  command
+      ->add_option("--arch-dir", *arch_dir,
+                   "Folder of .arch files that add to or replace the built-in ones")
+      ->type_name("DIR");
+}
+
+void add_kv(CLI::App* command, KvType* kv) {
+  command
+      ->add_option_function<std::string>(
+          "--kv",
+          [kv](const std::string& name) { *kv = name == "f32" ? KvType::kF32 : KvType::kF16; },
+          "Type of the key and value cache: f16 or f32 (default f16)")
+      ->check(CLI::Validator(
+          [](std::string& name) {
+            const bool known = name == "f16" || name == "f32";
+            return known ? std::string() : "\"" + name + "\" is no cache type; use f16 or f32";
+          },
+          "", ""))
+      ->type_name("TYPE");
+}
+
+namespace {
 
 // "ID=B"; B may be -inf.
 std::string parse_bias(const std::string& text, LogitBias* bias) {
@@ -282,28 +300,8 @@ CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
   command->add_option("--top", score->top, "Likeliest tokens to print for each position")
       ->capture_default_str()
       ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
-  command
-      ->add_option_function<std::string>(
-          "--kv",
-          [score](const std::string& name) {
-            score->kv = name == "f32" ? KvType::kF32 : KvType::kF16;
-          },
-          "Type of the key and value cache: f16 or f32 (default f16)")
-      ->check(CLI::Validator(
-          [](std::string& name) {
-            const bool known = name == "f16" || name == "f32";
-            return known ? std::string() : "\"" + name + "\" is no cache type; use f16 or f32";
-          },
-          "", ""))
-      ->type_name("TYPE");
+  add_kv(command, &score->kv);
   command->footer(footer(kScoreFooter));
-  return command;
-}
-
-CLI::App* add_explain(CLI::App* app, ExplainArguments* explain) {
-  CLI::App* command = add_command(app, "explain", "Print the plan that runs the model");
-  add_model(command, &explain->model);
-  command->footer(footer(kExplainFooter));
   return command;
 }
 
@@ -447,6 +445,8 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   ListArguments list;
   RemoveArguments remove;
   PullArguments pull;
+  BenchArguments bench;
+  ArchArguments arch;
   CLI::App app(std::string(kAbout), "culet");
   app.footer(footer(kFooter));
   app.set_version_flag("--version", "culet " + std::string(version()));
@@ -456,6 +456,8 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   const CLI::App* tokenize_command = add_tokenize(&app, &tokenize);
   const CLI::App* score_command = add_score(&app, &score);
   const CLI::App* explain_command = add_explain(&app, &explain);
+  const CLI::App* bench_command = add_bench(&app, &bench);
+  const CLI::App* arch_command = add_arch(&app, &arch);
   const CLI::App* show_command = add_show(&app, &show);
   const CLI::App* list_command = add_list(&app, &list);
   const CLI::App* remove_command = add_remove(&app, &remove);
@@ -470,9 +472,10 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
     return usage_error(app, error);
   }
   if (app.get_subcommands().empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "no command was given; use run, tokenize, score, explain, show, list, rm or pull "
-                "(see culet --help)");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "no command was given; use run, tokenize, score, explain, bench, arch, show, list, rm "
+        "or pull (see culet --help)");
   }
   if (run_command->parsed()) {
     CULET_TRY(run, check_run(std::move(run)));
@@ -481,6 +484,11 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
   if (tokenize_command->parsed()) return with_environment(std::move(tokenize));
   if (score_command->parsed()) return with_environment(std::move(score));
   if (explain_command->parsed()) return with_environment(std::move(explain));
+  if (bench_command->parsed()) return with_environment(std::move(bench));
+  if (arch_command->parsed()) {
+    if (arch.arch_dir.empty()) arch.arch_dir = variable("CULET_ARCH_DIR");
+    return Arguments(std::move(arch));
+  }
   if (show_command->parsed()) return with_environment(std::move(show));
   if (list_command->parsed()) return Arguments(list);
   if (remove_command->parsed()) return Arguments(std::move(remove));

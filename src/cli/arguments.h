@@ -54,6 +54,23 @@ struct ScoreArguments {
 
 struct ExplainArguments {
   ModelArguments model;
+  bool profile = false, all = false;
+  int64_t prompt = 128, generated = 32;  // tokens of the profile
+};
+
+struct BenchArguments {
+  ModelArguments model;
+  int64_t prompt = 512, generated = 128, repetitions = 5;
+  std::vector<int64_t> depths{0, 4096};
+  KvType kv = KvType::kF16;
+  bool json = false;
+};
+
+struct ArchArguments {
+  enum class Action { kList, kCheck, kDiff };
+  Action action = Action::kList;
+  std::vector<std::string> files;  // check: one; diff: two
+  std::string arch_dir, model;     // model: "" = none
 };
 
 struct ShowArguments {
@@ -79,9 +96,9 @@ struct Page {
   std::string text;
 };
 
-using Arguments =
-    std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments, ExplainArguments,
-                 ShowArguments, ListArguments, RemoveArguments, PullArguments>;
+using Arguments = std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments,
+                               ExplainArguments, ShowArguments, ListArguments, RemoveArguments,
+                               PullArguments, BenchArguments, ArchArguments>;
 
 // Errors (all of them usage errors): one sentence that says which help to read.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);

@@ -6,6 +6,7 @@
 #include "culet/engine.h"
 
 #include <memory>
+#include <vector>
 
 namespace culet::cli {
 
@@ -16,6 +17,9 @@ Result<int> run_command(const RunArguments& arguments, Output& out);
 Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out);
 Result<int> score_command(const ScoreArguments& arguments, Output& out);
 Result<int> explain_command(const ExplainArguments& arguments, Output& out);
+Result<int> profile_command(const ExplainArguments& arguments, Output& out);
+Result<int> bench_command(const BenchArguments& arguments, Output& out);
+Result<int> arch_command(const ArchArguments& arguments, Output& out);
 Result<int> show_command(const ShowArguments& arguments, Output& out);
 Result<int> list_command(const ListArguments& arguments, Output& out);
 Result<int> remove_command(const RemoveArguments& arguments, Output& out);
@@ -24,5 +28,8 @@ Result<int> pull_command(const PullArguments& arguments, Output& out);
 // Finds the model by its name and loads it, with progress on the status line.
 Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
                                                 bool quiet = false);
+
+// Random ids that are the same every time, for measuring.
+std::vector<Token> fixed_random_tokens(int64_t count, int64_t vocabulary);
 
 }  // namespace culet::cli

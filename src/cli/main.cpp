@@ -33,8 +33,10 @@ struct Dispatch {
   }
   Result<int> operator()(const ScoreArguments& arguments) { return score_command(arguments, out); }
   Result<int> operator()(const ExplainArguments& arguments) {
-    return explain_command(arguments, out);
+    return arguments.profile ? profile_command(arguments, out) : explain_command(arguments, out);
   }
+  Result<int> operator()(const BenchArguments& arguments) { return bench_command(arguments, out); }
+  Result<int> operator()(const ArchArguments& arguments) { return arch_command(arguments, out); }
   Result<int> operator()(const ShowArguments& arguments) { return show_command(arguments, out); }
   Result<int> operator()(const ListArguments& arguments) { return list_command(arguments, out); }
   Result<int> operator()(const RemoveArguments& arguments) {

@@ -1,0 +1,24 @@
+// Pieces that the declarations of all commands share (arguments.cpp), and the declarations that
+// have a file of their own (arguments_measure.cpp).
+#pragma once
+
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+namespace culet::cli {
+
+// A number in [low, high]; NaN is in no range.
+CLI::Validator number_in(double low, double high, const std::string& words);
+CLI::App* add_command(CLI::App* app, const std::string& name, const std::string& what);
+void add_model(CLI::App* command, ModelArguments* model);
+void add_arch_dir(CLI::App* command, std::string* arch_dir);
+void add_kv(CLI::App* command, KvType* kv);
+
+CLI::App* add_bench(CLI::App* app, BenchArguments* bench);
+CLI::App* add_explain(CLI::App* app, ExplainArguments* explain);
+CLI::App* add_arch(CLI::App* app, ArchArguments* arch);
+
+}  // namespace culet::cli
