@@ -13,8 +13,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <optional>
+#include <system_error>
 
 namespace culet::resolve {
 namespace {
@@ -29,6 +31,13 @@ Result<ModelRef> find_path(const Places& places, const std::string& name) {
   if (is_folder(path)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("'{}' is a folder; name a GGUF file in it", path));
+  }
+  std::error_code ec;
+  if (std::filesystem::exists(path, ec)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is not a regular file, and a model must be one; copy its bytes "
+                            "into a file first",
+                            path));
   }
   return fail(ErrorCode::kNotFound, fmt::format("the model file '{}' does not exist; check the "
                                                 "path, or see what there is with: culet list",

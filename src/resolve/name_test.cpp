@@ -74,6 +74,7 @@ TEST_F(Names, TildeIsTheHomeFolder) {
 
 TEST_F(Names, FoldersAndEmptyNamesAreRefused) {
   EXPECT_TRUE(mentions(error_of(folder_.path()), "is a folder"));
+  EXPECT_TRUE(mentions(error_of("/dev/null"), "is not a regular file"));
   EXPECT_TRUE(mentions(error_of(" \n"), "no model was named"));
   EXPECT_TRUE(mentions(error_of(std::string(5000, 'a')), "too long"));
   EXPECT_TRUE(mentions(error_of(std::string("a\0b", 3)), "zero byte"));
