@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace culet::text {
@@ -84,8 +85,9 @@ class Cutter {
 
  private:
   struct Mark {
-    char32_t code;
     int combining_class;
+    size_t place;  // in the run: equals keep their order
+    char32_t code;
   };
 
   void decompose(char32_t c) {
@@ -98,7 +100,7 @@ class Cutter {
       const int combining_class = utf8proc_get_property(parts[i])->combining_class;
       const char32_t part = static_cast<char32_t>(parts[i]);
       if (combining_class != 0) {
-        run_.push_back({part, combining_class});
+        run_.push_back({combining_class, run_.size(), part});
         continue;
       }
       end_run();
@@ -108,8 +110,8 @@ class Cutter {
 
   void end_run() {
     if (run_.empty()) return;
-    std::stable_sort(run_.begin(), run_.end(), [](const Mark& a, const Mark& b) {
-      return a.combining_class < b.combining_class;
+    std::sort(run_.begin(), run_.end(), [](const Mark& a, const Mark& b) {
+      return std::tie(a.combining_class, a.place) < std::tie(b.combining_class, b.place);
     });
     for (const Mark& mark : run_) {
       if (category(mark.code) != UTF8PROC_CATEGORY_MN) lower(mark.code);
