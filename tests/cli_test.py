@@ -228,7 +228,10 @@ class Score(Case):
             self.assertAlmostEqual(token["nll"], nll, delta=5e-4)
         for bad in (b"", b"5", b'["a"]', b"[1.5]", b"[-1]", b"[99999999999]", b"[1,", b'{"a":1}'):
             self.assert_error(culet("score", GEMMA, "--ids", stdin=bad), 1)
-        self.assert_error(culet("score", GEMMA, "--ids", stdin=b"[1, 512]"), 1, "512")
+        for outside in (b"[1, 512]", b"[512]"):
+            result = culet("score", GEMMA, "--ids", stdin=outside)
+            self.assert_error(result, 1, "512")
+            self.assertEqual(result.stdout, b"")
 
     def test_file(self):
         with tempfile.NamedTemporaryFile() as file:

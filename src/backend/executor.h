@@ -63,7 +63,7 @@ class Executor {
   ~Executor();
 
   const Limits& limits() const;
-  WorkspacePtr make_workspace() const;
+  WorkspacePtr make_workspace() const;  // null: out of memory
   // Runs one pass. The sum of rows must not exceed limits().rows, wanted likewise. Reserves cache
   // rows first: an error (kExhausted) then leaves every session as it was. After success the rows
   // are committed. A non-finite output row is not an error here: the caller checks what it reads.

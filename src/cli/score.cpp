@@ -26,12 +26,12 @@ class Scorer {
   Scorer(const Model& model, std::span<const Token> ids, int top, Output& out)
       : model_(model), ids_(ids), top_(top), out_(out) {}
 
-  Result<void> first();
   Result<void> row(int64_t position, std::span<const float> logits);
   void last();
 
  private:
   Json top_of(const Distribution& distribution) const;
+  void first();
   void print(const Json& value) {
     out_.write(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
@@ -59,15 +59,15 @@ Json Scorer::top_of(const Distribution& distribution) const {
 }
 
 // Nothing predicted the first token.
-Result<void> Scorer::first() {
+void Scorer::first() {
   Json line = token_line(0);
   line.update({{"nll", nullptr}, {"entropy", nullptr}, {"top", nullptr}});
   print(line);
-  return {};
 }
 
 Result<void> Scorer::row(int64_t position, std::span<const float> logits) {
   CULET_TRY(const Distribution distribution, distribution(model_, logits, top_));
+  if (position == 0) first();
   const auto next = static_cast<size_t>(position) + 1;
   if (next == ids_.size()) {
     next_ = {{"entropy", distribution.entropy}, {"top", top_of(distribution)}};
@@ -113,7 +113,7 @@ Result<void> check_length(const ModelInfo& info, size_t tokens) {
 
 Result<void> score(Session& session, std::span<const Token> ids, Scorer& scorer, Output& out) {
   StatusLine status(true);
-  Result<void> result = scorer.first();
+  Result<void> result;
   const auto row = [&](int64_t position, std::span<const float> logits) {
     if (result) result = scorer.row(position, logits);
   };

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <functional>
+#include <new>
 #include <utility>
 
 namespace culet {
@@ -69,6 +70,7 @@ WorkspaceLease::WorkspaceLease(const ModelImpl& model) : model_(&model) {
     }
   }
   if (!workspace_) workspace_ = model.executor().make_workspace();
+  if (!workspace_) throw std::bad_alloc();
 }
 
 WorkspaceLease::~WorkspaceLease() {

@@ -14,7 +14,7 @@ namespace culet::engine {
 
 class ModelImpl;
 
-// A workspace borrowed for one call; goes back when it is destroyed.
+// A workspace borrowed for one call; goes back when it is destroyed. Out of memory: std::bad_alloc.
 class WorkspaceLease {
  public:
   explicit WorkspaceLease(const ModelImpl& model);

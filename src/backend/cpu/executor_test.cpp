@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <sys/resource.h>
 
 namespace culet::backend::test {
 namespace {
@@ -349,6 +351,23 @@ TEST(Executor, ProgressEndsAtAll) {
   EXPECT_EQ((*made)->output_width("y"), kVocabulary);
   EXPECT_GT((*made)->workspace_bytes(), 0u);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need address space
+void make_workspace_without_memory(const Executor& executor) {
+  const rlimit none{0, 0};  // what is mapped stays
+  ::setrlimit(RLIMIT_AS, &none);
+  std::_Exit(executor.make_workspace() == nullptr ? 7 : 1);
+}
+
+TEST(ExecutorDeathTest, AWorkspaceThatDoesNotFitIsNull) {
+  Decoder d(true, true);
+  base::ThreadPool pool(1);
+  const kernels::Kernels kernels = kernel_table();
+  const auto made = Executor::prepare(d.model.plan, d.model.file, kernels, pool, {});
+  ASSERT_TRUE(made);
+  EXPECT_EXIT(make_workspace_without_memory(**made), testing::ExitedWithCode(7), "");
+}
+#endif
 
 }  // namespace
 }  // namespace culet::backend::test
