@@ -127,7 +127,7 @@ class Session {
   virtual ~Session() = default;
 
   virtual const Model& model() const = 0;
-  virtual int64_t context() const = 0;  // tokens it can hold
+  virtual int64_t context() const = 0;                        // tokens it can hold
   virtual std::pair<KvType, KvType> cache_types() const = 0;  // of keys, of values
   virtual std::span<const Token> tokens() const = 0;
   // Evaluates tokens behind the present ones. On an error nothing was appended.

@@ -37,7 +37,7 @@ struct OpTime {
   int32_t line = 0;         // of the flattened architecture text
   std::string names;        // "linear", "linear + linear + linear"
   std::string kernel;       // "matmul_q Q4_K"
-  std::string source;       // the line of the architecture text
+  std::string source;       // the line of the architecture text, "(with line 38)" of joined ones
   double seconds = 0;       // of all passes together, like the next two
   uint64_t bytes = 0;       // weights, keys and values read, at the least
   uint64_t operations = 0;  // of products and attention

@@ -67,8 +67,8 @@ class Executor {
   // Runs one pass. The sum of rows must not exceed limits().rows, wanted likewise. Reserves cache
   // rows first: an error (kExhausted) then leaves every session as it was. After success the rows
   // are committed. A non-finite output row is not an error here: the caller checks what it reads.
-  // timing, by op of the plan: the seconds that each op took are added to its entry; empty (no cost)
-  // when nobody asks. Timing never changes a bit.
+  // timing, by op of the plan: the seconds that each op took are added to its entry; empty when
+  // nobody asks (then it costs nothing). Timing never changes a bit.
   Result<void> run(Workspace& workspace, std::span<const Segment> batch,
                    std::span<double> timing = {}) const;
   // Output `name` of the wanted rows of the last run, in batch order: [wanted, width]. Valid until

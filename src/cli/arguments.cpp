@@ -6,6 +6,8 @@
 // be silently ignored.
 #include "cli/flags.h"
 
+#include <CLI/CLI.hpp>
+
 #include <charconv>
 #include <cstdlib>
 #include <limits>

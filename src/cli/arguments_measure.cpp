@@ -1,6 +1,8 @@
 // Flags of the commands that measure and that look at architecture files.
 #include "cli/flags.h"
 
+#include <CLI/CLI.hpp>
+
 #include <charconv>
 #include <string_view>
 #include <system_error>

@@ -4,9 +4,12 @@
 
 #include "cli/arguments.h"
 
-#include <CLI/CLI.hpp>
-
 #include <string>
+
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace culet::cli {
 

@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <chrono>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <tuple>
+#include <unistd.h>
 #include <utility>
 
 namespace culet {
@@ -189,7 +189,9 @@ PhaseProfile phase(const model::LoadedModel& model, const Passes& p, double seco
       time.seconds = times[i];
       result.ops.push_back(std::move(time));
     } else {
-      result.ops.back().names += " + " + std::string(plan::op_name(op.kind));
+      OpTime& time = result.ops.back();
+      time.names += " + " + std::string(plan::op_name(op.kind));
+      if (op.line != time.line) time.source += fmt::format(" (with line {})", op.line);
     }
     count(model, i, p, &result.ops.back());
   }

@@ -35,7 +35,7 @@ TEST(Report, WithoutAModelItNamesWhatIsInTheText) {
 }
 
 TEST(Report, MistakesHaveAPlace) {
-  const auto wrong = describe_arch(builtin(), changed("llama", "model:", "modle:"));
+  const auto wrong = describe_arch(builtin(), changed("llama", "model:", "mod:"));
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().message.rfind("other.arch:", 0), 0u) << wrong.error().message;
   const ModelPtr model = fixture("llama");
