@@ -506,7 +506,7 @@ TEST_F(PullCatalogue, AJsonIndex) {
 }
 
 TEST_F(PullCatalogue, StoppedBetweenPartsItContinues) {
-  progress_ = [this](const PullProgress& p) { return p.step != "unpacking" || p.done <= 300'000; };
+  progress_ = [](const PullProgress& p) { return p.step != "unpacking" || p.done <= 300'000; };
   EXPECT_EQ(pull("tiny").error().code, ErrorCode::kCancelled);
   EXPECT_FALSE(is_file(path()));
   progress_ = nullptr;
