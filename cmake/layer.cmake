@@ -14,6 +14,7 @@ endfunction()
 # culet_test(NAME SOURCES a_test.cpp ... DEPS ... [TIMEOUT seconds] [LABEL unit|whole])
 #   LABEL unit: small, run under sanitizers too. LABEL whole (the default): needs models or the whole
 #   engine at full speed, so sanitizer builds leave it out.
+# A cross compiled test runs in the toolchain's emulator and is told to keep to small sizes.
 # Tests find their data through CULET_TEST_DATA (tests/golden and friends).
 function(culet_test name)
   cmake_parse_arguments(T "" "TIMEOUT;LABEL" "SOURCES;DEPS" ${ARGN})
@@ -24,6 +25,11 @@ function(culet_test name)
     set(T_LABEL whole)
   endif()
   set(prefix "")
+  set(environment "")
+  if(CMAKE_CROSSCOMPILING)
+    set(prefix "${CMAKE_SYSTEM_PROCESSOR}.")
+    set(environment ENVIRONMENT CULET_TEST_SIZE=small)
+  endif()
   if(CULET_SANITIZE)
     if(T_LABEL STREQUAL "whole")
       return()
@@ -36,5 +42,5 @@ function(culet_test name)
   target_compile_definitions(${name} PRIVATE CULET_TEST_DATA="${PROJECT_SOURCE_DIR}/tests"
                                              CULET_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX "${prefix}${name}." DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS ${T_LABEL})
+                       PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS ${T_LABEL} ${environment})
 endfunction()

@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -16,6 +17,12 @@
 namespace culet::kernels::test {
 
 using quant::TensorType;
+
+// Set where tests run in an emulator.
+inline bool small_tests() {
+  const char* size = std::getenv("CULET_TEST_SIZE");
+  return size && std::strcmp(size, "small") == 0;
+}
 
 // 64-byte aligned bytes.
 class Buffer {
@@ -52,10 +59,16 @@ inline std::vector<TensorType> all_types() {
   return types;
 }
 
+// About normal with deviation 1, and the same on every machine (std::normal_distribution takes the
+// logarithm of the C library): the sum of four uniform numbers of 16 bits.
+inline float random_normal(std::mt19937& rng) {
+  const uint32_t a = static_cast<uint32_t>(rng()), b = static_cast<uint32_t>(rng());
+  const uint32_t sum = (a & 0xffff) + (a >> 16) + (b & 0xffff) + (b >> 16);
+  return static_cast<float>(static_cast<int32_t>(sum) - 131070) * (1.0f / 37837.0f);
+}
 inline std::vector<float> random_floats(size_t n, std::mt19937& rng, float scale = 1.0f) {
-  std::normal_distribution<float> normal(0.0f, scale);
   std::vector<float> v(n);
-  for (float& x : v) x = normal(rng);
+  for (float& x : v) x = random_normal(rng) * scale;
   return v;
 }
 
@@ -67,10 +80,9 @@ inline std::vector<uint8_t> random_tensor(TensorType type, int64_t n, int64_t k,
   const size_t bytes = static_cast<size_t>(info.block_bytes);
   std::vector<uint8_t> data(blocks * bytes);
   for (uint8_t& b : data) b = static_cast<uint8_t>(rng());
-  std::normal_distribution<float> normal(0.0f, 0.05f);
   for (size_t i = 0; i < blocks; i++) {
     uint8_t* block = data.data() + i * bytes;
-    const float value = normal(rng);
+    const float value = 0.05f * random_normal(rng);
     const uint16_t h = quant::float_to_half(value), b16 = quant::float_to_bfloat16(value);
     if (type == TensorType::F32) std::memcpy(block, &value, 4);
     if (type == TensorType::F16) std::memcpy(block, &h, 2);
@@ -79,7 +91,7 @@ inline std::vector<uint8_t> random_tensor(TensorType type, int64_t n, int64_t k,
     for (const Scales& s : kScales)
       for (int offset : s.offset)
         if (s.type == type && offset >= 0) {
-          const uint16_t d = quant::float_to_half(normal(rng));
+          const uint16_t d = quant::float_to_half(0.05f * random_normal(rng));
           std::memcpy(block + offset, &d, 2);
         }
   }
