@@ -27,7 +27,7 @@ build/setup.%: scripts/setup scripts/packages.txt
 	@mkdir -p build && touch $@
 
 build/release/build.ninja: build/setup.build
-build/test/build.ninja build/asan/build.ninja build/tsan/build.ninja: build/setup.test
+build/test/build.ninja build/asan/build.ninja build/tsan/build.ninja build/aarch64/build.ninja: build/setup.test
 build/fuzz/build.ninja: build/setup.develop
 
 # Configured once; after that Ninja notices a changed CMakeLists.txt by itself. Standard output is the answer's.
@@ -45,14 +45,15 @@ run: build/release/build.ninja
 	else $(build_culet) >&2; fi
 	@model=$$(scripts/fetch_model "$$MODEL") && exec build/release/culet run "$$model" "$$PROMPT" $(ARGS)
 
-# One ctest over both builds, so that its last lines speak for everything.
-test: build/test/build.ninja build/asan/build.ninja
+# One ctest over all builds, so that its last lines speak for everything.
+test: build/test/build.ninja build/asan/build.ninja build/aarch64/build.ninja
 	@scripts/fetch_model --all >/dev/null
 	@scripts/fetch_vectors >/dev/null
 	@cmake --build --preset test
 	@cmake --build --preset asan
+	@cmake --build --preset aarch64
 	@mkdir -p build/all
-	@printf 'subdirs("%s")\n' "$(CURDIR)/build/test" "$(CURDIR)/build/asan" >build/all/CTestTestfile.cmake
+	@printf 'subdirs("%s")\n' "$(CURDIR)/build/test" "$(CURDIR)/build/asan" "$(CURDIR)/build/aarch64" >build/all/CTestTestfile.cmake
 	@CULET_MODELS="$$(scripts/fetch_model --cache)" CULET_VECTORS="$$(scripts/fetch_vectors --cache)" \
 	  ctest --test-dir build/all -j2 --output-on-failure
 
