@@ -98,6 +98,7 @@ void keys_in(const Expr& e, std::set<std::string>* keys) {
 template <class T>
 std::vector<std::string> names_of(const std::vector<T>& items) {
   std::vector<std::string> names;
+  names.reserve(items.size());
   for (const T& item : items) names.push_back(item.name);
   return names;
 }
