@@ -51,6 +51,17 @@ def with_chat_template(source, target, template):
 def with_metadata(source, target, values):
     """Copies a GGUF file and adds metadata: key -> bytes of type and value."""
     data = Path(source).read_bytes()
+    entry_bytes, entries, _, end = gguf_parts(data)
+    tensors, directory = struct.unpack_from("<Q", data, 8)[0], 24 + len(entry_bytes)
+    added = b"".join(struct.pack("<Q", len(key)) + key.encode() + value
+                     for key, value in values.items())
+    head = data[:8] + struct.pack("<QQ", tensors, entries + len(values)) + data[24:directory] + added
+    head += data[directory:end]
+    Path(target).write_bytes(head + bytes(-len(head) % 32) + data[(end + 31) // 32 * 32:])
+
+
+def gguf_parts(data):
+    """The bytes of the metadata, its count, [(record without offset, offset, bytes)], directory end."""
     tensors, entries = struct.unpack_from("<QQ", data, 8)
     sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
@@ -72,17 +83,42 @@ def with_metadata(source, target, values):
     for _ in range(entries):
         at = string_end(at)
         at = value_end(struct.unpack_from("<I", data, at)[0], at + 4)
-    directory = at
+    directory, found = at, []
     for _ in range(tensors):
+        start = at
         at = string_end(at)
-        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 4 + 8
+        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 4
+        found.append((data[start:at], struct.unpack_from("<Q", data, at)[0]))
+        at += 8
     weights = (at + 31) // 32 * 32
-    added = b"".join(struct.pack("<Q", len(key)) + key.encode() + value
-                     for key, value in values.items())
-    head = data[:8] + struct.pack("<QQ", tensors, entries + len(values)) + data[24:directory] + added
-    head += data[directory:at]
-    head += bytes(-len(head) % 32)
-    Path(target).write_bytes(head + data[weights:])
+    ends = sorted(offset for _, offset in found) + [len(data) - weights]
+    return (data[24:directory], entries,
+            [(record, offset, ends[ends.index(offset) + 1] - offset) for record, offset in found],
+            at)
+
+
+def split_in_two(source, first, second):
+    """Moves every other tensor of a GGUF file into a second one."""
+    data = Path(source).read_bytes()
+    head, entries, tensors, end = gguf_parts(data)
+    weights = (end + 31) // 32 * 32
+
+    def part(number, chosen):
+        extra = {"split.no": struct.pack("<IH", 2, number), "split.count": struct.pack("<IH", 2, 2),
+                 "split.tensors.count": struct.pack("<Ii", 5, len(tensors))}
+        added = b"".join(struct.pack("<Q", len(k)) + k.encode() + v for k, v in extra.items())
+        kept = (entries, head) if number == 0 else (0, b"")
+        directory, body = b"", b""
+        for record, offset, size in chosen:
+            directory += record + struct.pack("<Q", len(body))
+            body += data[weights + offset:weights + offset + size]
+            body += bytes(-len(body) % 32)
+        out = data[:8] + struct.pack("<QQ", len(chosen), kept[0] + len(extra))
+        out += kept[1] + added + directory
+        return out + bytes(-len(out) % 32) + body
+
+    Path(first).write_bytes(part(0, tensors[::2]))
+    Path(second).write_bytes(part(1, tensors[1::2]))
 
 
 class Case(unittest.TestCase):
@@ -449,11 +485,32 @@ class Run(Case):
 class Inspect(Case):
     def test_show(self):
         text = self.ok(culet("show", GEMMA)).stdout.decode()
-        for word in (GEMMA, "gemma3", "Q8_0", "7 layers", "2048", "window(8)", "sha256"):
+        for word in (GEMMA, "gemma3", "Q8_0", "7 layers", "2048", "window(8)", "sha256", "repacked",
+                     "MiB"):
             self.assertIn(word, text)
+        self.assertIn("--no-repack", self.ok(culet("show", GEMMA, "--no-repack")).stdout.decode())
+
+    def test_show_memory(self):
+        def shown(*more):
+            return json.loads(self.ok(culet("show", GEMMA, "--json", *more)).stdout)
+        plain, small, mapped = shown(), shown("--ctx", "64"), shown("--no-repack")
+        self.assertEqual((plain["context"], small["context"]), (2048, 64))
+        self.assertLess(small["context_bytes"], plain["context_bytes"])
+        self.assertGreater(plain["packed_bytes"], 0)
+        self.assertEqual((mapped["packed_bytes"], mapped["repacked"]), (0, False))
+        self.assertGreater(mapped["mapped_bytes"], plain["mapped_bytes"])
+        weights = sum(plain["tensor_bytes"].values())
+        self.assertTrue(0.5 * os.path.getsize(GEMMA) < weights < os.path.getsize(GEMMA))
+        self.assertIsNone(plain["file"]["sha256"])
+        self.assert_error(culet("show", GEMMA, "--ctx", "4096"), 1, "4096", "2048")
+
+    def test_no_repack_changes_nothing(self):
+        packed = culet("run", GEMMA, "the rain", "-n", "8", "-q")
+        mapped = culet("run", GEMMA, "the rain", "-n", "8", "-q", "--no-repack")
+        self.assertEqual(self.ok(mapped).stdout, self.ok(packed).stdout)
 
     def test_show_json(self):
-        shown = json.loads(self.ok(culet("show", GEMMA, "--json")).stdout)
+        shown = json.loads(self.ok(culet("show", GEMMA, "--json", "--sha256")).stdout)
         digest = hashlib.sha256(Path(GEMMA).read_bytes()).hexdigest()
         self.assertEqual(shown["file"], {"path": GEMMA, "bytes": os.path.getsize(GEMMA), "origin": "path",
                                          "revision": None, "sha256": digest})
@@ -464,6 +521,17 @@ class Inspect(Case):
         self.assertEqual(sum(shown["tensor_types"].values()), shown["tensors"])
         self.assertIn(shown["instruction_set"], shown["instruction_sets"])
         self.assertTrue(shown["instruction_sets"]["scalar"])
+
+    def test_split_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = (f"{folder}/m-0000{i}-of-00002.gguf" for i in (1, 2))
+            split_in_two(LLAMA, first, second)
+            split, whole = (self.ok(culet("run", model, "the rain", "-n", "8", "-q", "--raw"))
+                            for model in (first, LLAMA))
+            self.assertEqual(split.stdout, whole.stdout)
+            self.assert_error(culet("show", second), 1, first)
+            os.remove(second)
+            self.assert_error(culet("show", first), 1, "part 2 of 2", second)
 
     def test_explain(self):
         text = self.ok(culet("explain", GEMMA)).stdout.decode()

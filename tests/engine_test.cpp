@@ -398,6 +398,48 @@ TEST(Generate, RefusesOptionsThatMakeNoSense) {
   }
 }
 
+// ---------------------------------------------------------------- memory
+
+TEST(Memory, WhatDoesNotFitIsRefusedBeforeTheWork) {
+  int steps = 0;
+  ModelOptions small;
+  small.memory_limit = 1000;
+  small.progress = [&steps](double) { ++steps; };
+  const auto refused = Model::load(llama(), small);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(refused.error().message.find("needs"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(steps, 0);
+  small.text_only = true;
+  EXPECT_TRUE(Model::load(llama(), small));
+  const auto model = load(llama());
+  const ModelInfo& info = model->info();
+  ModelOptions enough;
+  enough.memory_limit = info.packed_bytes + info.converted_bytes + info.workspace_bytes;
+  const auto tight = load(llama(), enough);
+  const SessionOptions all{.context = info.context_length, .keys = KvType::kF32};
+  EXPECT_EQ(Session::make(tight, all).has_value(),
+            context_bytes(*tight, all) <= enough.memory_limit);
+  enough.memory_limit = UINT64_MAX;
+  EXPECT_TRUE(Session::make(load(llama(), enough), all));
+}
+
+// What is told beforehand is what is there afterwards.
+TEST(Memory, TheEstimateIsTrue) {
+  for (const std::string& file : {llama(), gemma()}) {
+    ModelOptions text_only;
+    text_only.text_only = true;
+    const auto told = load(file, text_only), real = load(file);
+    EXPECT_EQ(told->info().packed_bytes, real->info().packed_bytes);
+    EXPECT_EQ(told->info().workspace_bytes, real->info().workspace_bytes);
+    const auto one = with_context(real, 600);
+    expect_ok(one->append(some_tokens(600)));
+    const uint64_t bytes = context_bytes(*real, {.context = 600});
+    EXPECT_LE(one->memory_bytes(), bytes + bytes / 2);
+    EXPECT_GE(one->memory_bytes() * 2, bytes);
+  }
+}
+
 // ---------------------------------------------------------------- side by side
 
 TEST(SideBySide, TwoModelsInOneProcess) {

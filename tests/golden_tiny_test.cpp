@@ -225,7 +225,36 @@ TEST_P(SameBits, InstructionSetsAndFusion) {
       expect_same(c, options, isa + ", unfused");
       options.fuse = true;
       expect_same(c, options, isa + ", fused");
+      options.repack = false;
+      expect_same(c, options, isa + ", fused, not repacked");
     }
+  }
+}
+
+TEST_P(SameBits, WeightsThatStayMapped) {
+  for (const Case& c : cases()) {
+    expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
+    for (const int threads : {1, 3}) {
+      for (const bool fuse : {false, true}) {
+        const ModelOptions options{
+            .threads = threads, .precise = GetParam(), .fuse = fuse, .repack = false};
+        const auto model = load(c.file, options);
+        EXPECT_EQ(model->info().packed_bytes, 0u);
+        EXPECT_EQ(first_difference(expected_, append_rows(*session(model), c.tokens)), "")
+            << c.file;
+      }
+    }
+  }
+}
+
+// The reference's list names every type; a file that goes missing must not go unnoticed.
+TEST(Files, EveryTypeIsThere) {
+  const json all = read_json(file_of("llama-quant/dequant.json"));
+  std::vector<std::string> types;
+  for (const auto& [type, expected] : all["types"].items()) types.push_back(type);
+  for (const std::string type : {"F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K",
+                                 "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"}) {
+    EXPECT_EQ(std::count(types.begin(), types.end(), type), 1) << type;
   }
 }
 

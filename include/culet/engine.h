@@ -38,6 +38,12 @@ struct ModelOptions {
   std::string arch_dir{};  // folder of .arch files that add to or replace the built-in ones
   int32_t pass_rows = 0;   // rows of one pass, 0: default; never changes a bit
   bool text_only = false;  // tokens, templates and the plan; nothing is repacked, no session made
+  // false: products read the weights in the file's mapping, whose pages processes share, instead of
+  // a repacked copy of their own; slower, same bits.
+  bool repack = true;
+  // Bytes that weights, a pass and a session's cache may take; more is an error before the work.
+  // 0: what the system has left; UINT64_MAX: no limit.
+  uint64_t memory_limit = 0;
   std::function<void(double)> progress{};  // 0..1 while the model is prepared; may be empty
 };
 
@@ -70,7 +76,11 @@ struct ModelInfo {
   std::string isa{};
   bool precise = false, has_chat_template = false;
   int threads = 0;
-  uint64_t packed_bytes = 0, workspace_bytes = 0;
+  std::vector<std::pair<std::string, uint64_t>> tensor_bytes;  // type name, bytes of its tensors
+  bool repacked = true;                                        // or read where they are mapped
+  // Of the repacked copy, float32 copies of small tensors, what one pass writes, and the part of
+  // the file that is read while the model runs. With text_only: what they would be.
+  uint64_t packed_bytes = 0, converted_bytes = 0, workspace_bytes = 0, mapped_bytes = 0;
   std::vector<std::pair<std::string, std::string>>
       caches;  // "layer 3 kv", "window(512) 4 x 256 ..."
   std::vector<std::string> warnings;
@@ -118,6 +128,9 @@ struct SessionOptions {
   int64_t context = 0;
   KvType keys = KvType::kF16, values = KvType::kF16;
 };
+
+// Bytes of a session's cache when its context is full.
+uint64_t context_bytes(const Model& model, const SessionOptions& options);
 
 // One timeline of tokens with its memory.
 class Session {

@@ -48,6 +48,7 @@ class Weights;
 struct PrepareOptions {
   Limits limits;
   bool precise = false;  // the plan was lowered without quantize ops: products take float rows
+  bool repack = true;    // false: products read the file's mapping; slower, same bits
   // Called with (bytes done, bytes in all) while weights are repacked; may be empty.
   std::function<void(uint64_t, uint64_t)> progress;
 };
@@ -87,6 +88,15 @@ class Executor {
   size_t runs_with(size_t op) const;
   uint64_t packed_bytes() const;
   uint64_t workspace_bytes() const;
+
+  // What prepare() and the workspace of a pass will need, in bytes, without preparing anything.
+  struct Memory {
+    uint64_t packed = 0, converted = 0;  // the repacked copy; vectors as float32
+    uint64_t mapped = 0;                 // of the file, read while the model runs
+    uint64_t workspace = 0;              // of one pass
+  };
+  static Memory memory(const plan::Plan& plan, const format::GgufFile& file,
+                       const kernels::Kernels& kernels, int threads, const PrepareOptions& options);
 
  private:
   struct Impl;

@@ -139,6 +139,9 @@ void add_model(CLI::App* command, ModelArguments* model) {
   add_arch_dir(command, &model->options.arch_dir);
   command->add_flag("--precise", model->options.precise,
                     "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
+  command->add_flag("--no-repack{false}", model->options.repack,
+                    "Read weights where the file is mapped, shared with other processes, instead "
+                    "of making a faster copy: slower, same results");
 }
 
 void add_arch_dir(CLI::App* command, std::string* arch_dir) {
@@ -311,6 +314,13 @@ CLI::App* add_show(CLI::App* app, ShowArguments* show) {
   CLI::App* command = add_command(app, "show", "Print what is in a model file");
   add_model(command, &show->model);
   command->add_flag("--json", show->json, "Print JSON");
+  command->add_flag("--sha256", show->sha256,
+                    "Compute the sha256 where it is not known: reads the whole file");
+  command
+      ->add_option("--ctx", show->context,
+                   "Tell the memory for this many tokens (default: 4096, or what the model has if "
+                   "less)")
+      ->check(number_in(1, 1e15, "a number of tokens"));
   command->footer(footer(kShowFooter));
   return command;
 }

@@ -75,7 +75,8 @@ struct ArchArguments {
 
 struct ShowArguments {
   ModelArguments model;
-  bool json = false;
+  bool json = false, sha256 = false;
+  int64_t context = 0;  // 0: the smaller of 4096 and the model's
 };
 
 struct ListArguments {

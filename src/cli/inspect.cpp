@@ -6,10 +6,18 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace culet::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int64_t kDefaultContext = 4096;
+
+std::string mebibytes(uint64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
 
 Json to_json(const Sampling& sampling) {
   return {{"temperature", sampling.temperature},
@@ -20,7 +28,10 @@ Json to_json(const Sampling& sampling) {
           {"repeat_window", sampling.repeat_window}};
 }
 
-Json to_json(const ModelInfo& info, const ModelRef& ref) {
+Json to_json(const Model& model, const ModelRef& ref, const SessionOptions& session) {
+  const ModelInfo& info = model.info();
+  Json type_bytes = Json::object();
+  for (const auto& [name, bytes] : info.tensor_bytes) type_bytes[name] = bytes;
   Json types = Json::object(), caches = Json::array(), sets = Json::object();
   for (const auto& [name, count] : info.tensor_types) types[name] = count;
   for (const auto& [name, what] : info.caches) caches.push_back({{"name", name}, {"what", what}});
@@ -30,13 +41,14 @@ Json to_json(const ModelInfo& info, const ModelRef& ref) {
             {"bytes", info.file_bytes},
             {"origin", ref.origin},
             {"revision", ref.revision.empty() ? Json() : Json(ref.revision)},
-            {"sha256", ref.sha256}}},
+            {"sha256", ref.sha256.empty() ? Json() : Json(ref.sha256)}}},
           {"name", info.name},
           {"architecture", info.architecture},
           {"architecture_file", {{"origin", info.arch_origin}, {"sha256", info.arch_sha256}}},
           {"parameters", info.parameters},
           {"tensors", info.tensors},
           {"tensor_types", types},
+          {"tensor_bytes", type_bytes},
           {"layers", info.layers},
           {"width", info.width},
           {"vocabulary", info.vocabulary},
@@ -48,13 +60,14 @@ Json to_json(const ModelInfo& info, const ModelRef& ref) {
           {"instruction_sets", sets},
           {"threads", info.threads},
           {"precise", info.precise},
+          {"repacked", info.repacked},
           {"packed_bytes", info.packed_bytes},
+          {"converted_bytes", info.converted_bytes},
+          {"mapped_bytes", info.mapped_bytes},
           {"workspace_bytes", info.workspace_bytes},
+          {"context", session.context},
+          {"context_bytes", context_bytes(model, session)},
           {"warnings", info.warnings}};
-}
-
-std::string mebibytes(uint64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 // "layer 0 kv" and "layer 1 kv" with the same memory become one line.
@@ -75,11 +88,30 @@ std::string cache_lines(const ModelInfo& info) {
   return text;
 }
 
-std::string list(const std::vector<std::pair<std::string, uint64_t>>& counts) {
+// "120 x Q4_1 (85.0 MiB), 61 x F32 (0.1 MiB)"
+std::string quant_mix(const ModelInfo& info) {
   std::string text;
-  for (const auto& [name, count] : counts) {
-    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  for (size_t i = 0; i < info.tensor_types.size(); ++i) {
+    text += fmt::format("{}{} x {} ({})", text.empty() ? "" : ", ", info.tensor_types[i].second,
+                        info.tensor_types[i].first, mebibytes(info.tensor_bytes[i].second));
   }
+  return text;
+}
+
+// The memory to run with, part by part; the mapped part is the file's own pages.
+std::string memory_lines(const Model& model, const SessionOptions& session) {
+  const ModelInfo& info = model.info();
+  const uint64_t cache = context_bytes(model, session);
+  const uint64_t own = info.packed_bytes + info.converted_bytes + info.workspace_bytes + cache;
+  std::string text = fmt::format(
+      "{:<18}{}\n", "weights",
+      info.repacked ? fmt::format("a repacked copy of {}, and {} of the file's pages",
+                                  mebibytes(info.packed_bytes), mebibytes(info.mapped_bytes))
+                    : fmt::format("{} of the file's pages, shared between processes (--no-repack)",
+                                  mebibytes(info.mapped_bytes)));
+  text += fmt::format(
+      "{:<18}{} of its own for a context of {} tokens: {} of cache, {} of workspace\n", "memory",
+      mebibytes(own), session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
   return text;
 }
 
@@ -91,7 +123,8 @@ std::string usable_sets() {
   return text;
 }
 
-std::string human(const ModelInfo& info, const ModelRef& ref) {
+std::string human(const Model& model, const ModelRef& ref, const SessionOptions& session) {
+  const ModelInfo& info = model.info();
   std::string text;
   const auto line = [&](std::string_view name, const std::string& value) {
     text += fmt::format("{:<18}{}\n", name, value);
@@ -99,12 +132,12 @@ std::string human(const ModelInfo& info, const ModelRef& ref) {
   line("file", fmt::format("{} ({})", info.path, mebibytes(info.file_bytes)));
   line("origin", ref.revision.empty() ? ref.origin
                                       : fmt::format("{}, revision {}", ref.origin, ref.revision));
-  line("sha256", ref.sha256);
+  line("sha256", ref.sha256.empty() ? "not computed (--sha256)" : ref.sha256);
   if (!info.name.empty()) line("name", info.name);
   line("architecture", info.architecture);
   line("architecture file", fmt::format("{}, sha256 {}", info.arch_origin, info.arch_sha256));
   line("parameters", fmt::format("{:.1f} million", static_cast<double>(info.parameters) / 1e6));
-  line("tensors", fmt::format("{}: {}", info.tensors, list(info.tensor_types)));
+  line("tensors", fmt::format("{}: {}", info.tensors, quant_mix(info)));
   line("shape",
        fmt::format("{} layers, width {}, vocabulary {}", info.layers, info.width, info.vocabulary));
   line("context", fmt::format("{} tokens", info.context_length));
@@ -117,8 +150,7 @@ std::string human(const ModelInfo& info, const ModelRef& ref) {
   line("instruction set", fmt::format("{} (usable here: {})", info.isa, usable_sets()));
   line("threads", fmt::format("{}", info.threads));
   line("arithmetic", info.precise ? "32-bit activations (--precise)" : "8-bit activations");
-  line("memory", fmt::format("{} of repacked weights, {} of workspace",
-                             mebibytes(info.packed_bytes), mebibytes(info.workspace_bytes)));
+  text += memory_lines(model, session);
   for (const std::string& note : ref.notes) line("note", note);
   for (const std::string& warning : info.warnings) line("warning", warning);
   return text;
@@ -145,13 +177,26 @@ Result<int> explain_command(const ExplainArguments& arguments, Output& out) {
 
 Result<int> show_command(const ShowArguments& arguments, Output& out) {
   CULET_TRY(ModelRef ref, find_model(arguments.model.path));
-  CULET_TRY(ref.sha256, sha256_with_progress(ref));
-  CULET_TRY(const auto model, load_model(arguments.model));
+  if (arguments.sha256) {
+    CULET_TRY(ref.sha256, sha256_with_progress(ref));
+  }
+  ModelArguments text_only = arguments.model;  // nothing runs, so nothing is prepared
+  text_only.options.text_only = true;
+  CULET_TRY(const auto model, load_model(text_only));
+  const int64_t trained = model->info().context_length;
+  const int64_t most = trained ? trained : INT64_MAX;
+  if (arguments.context > most) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--ctx {} is more than the {} tokens the model was trained for",
+                            arguments.context, most));
+  }
+  const SessionOptions session{.context = arguments.context ? arguments.context
+                                                            : std::min(most, kDefaultContext)};
   if (arguments.json) {
-    out.write(to_json(model->info(), ref).dump(2, ' ', false, Json::error_handler_t::replace) +
+    out.write(to_json(*model, ref, session).dump(2, ' ', false, Json::error_handler_t::replace) +
               "\n");
   } else {
-    out.write(printable(human(model->info(), ref)));
+    out.write(printable(human(*model, ref, session)));
   }
   return kExitOk;
 }

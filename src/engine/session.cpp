@@ -236,6 +236,9 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> mode
                 "the model was loaded with text_only, so it cannot run; load it without");
   }
   CULET_TRY(const int64_t context, engine::session_context(model->info(), options.context));
+  CULET_TRY_VOID(model::check_memory(
+      impl.loaded().memory_limit, context_bytes(*model, {context, options.keys, options.values}),
+      fmt::format("a context of {} tokens", context), "use a smaller one (--ctx)"));
   const cache::CacheOptions cache_options{.k_type = engine::kv_type(options.keys),
                                           .v_type = engine::kv_type(options.values),
                                           .max_positions = context};

@@ -22,6 +22,7 @@ namespace culet::format {
 namespace {
 
 constexpr uint64_t kDefaultAlignment = 32;
+constexpr int64_t kMostParts = 99999;  // five digits of a name
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxTensorNameBytes = 64;
 constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;           // key, type, value
@@ -71,6 +72,11 @@ const typename Items::value_type* find_by_name(const Items& items, const std::ve
       std::lower_bound(order.begin(), order.end(), wanted,
                        [&](size_t i, std::string_view key) { return name(items[i]) < key; });
   return at != order.end() && name(items[*at]) == wanted ? &items[*at] : nullptr;
+}
+
+// How the name of part `number` (from 1) ends.
+std::string part_end(int64_t number, int64_t count) {
+  return fmt::format("-{:05}-of-{:05}.gguf", number, count);
 }
 
 std::string_view key_of(const MetaEntry& entry) { return entry.key; }
@@ -451,12 +457,113 @@ Result<void> GgufReader::check_overlaps() {
   return {};
 }
 
-// ---------------------------------------------------------------- the file
+// ---------------------------------------------------------------- parts of a split model
 
-Result<GgufFile> GgufFile::open(const std::string& path) {
+Result<GgufFile> GgufFile::open_part(const std::string& path) {
   CULET_TRY(base::MappedFile mapping, base::MappedFile::open(path));
   CULET_TRY(GgufFile file, parse(mapping.bytes(), path));
   file.mapping_ = std::move(mapping);
+  return file;
+}
+
+tl::unexpected<Error> GgufFile::bad(ErrorCode code, const std::string& what) const {
+  return fail(code, fmt::format("{}: {}", name_, what));
+}
+
+Result<void> GgufFile::add_parts() {
+  const MetaValue* value = find("split.count");
+  if (value == nullptr) return {};
+  const int64_t count = value->as_int().value_or(0);
+  if (count == 1 || (value->as_int() && count == 0)) return {};  // a model in one piece
+  if (count < 1 || count > kMostParts) {
+    return bad(ErrorCode::kCorrupt, fmt::format("split.count must be from 1 to {}; get another "
+                                                "copy of the model",
+                                                kMostParts));
+  }
+  const MetaValue* no = find("split.no");
+  const int64_t part = no ? no->as_int().value_or(-1) : -1;
+  if (part < 0 || part >= count) {
+    return bad(ErrorCode::kCorrupt, fmt::format("split.no must be from 0 to {}; get another copy "
+                                                "of the model",
+                                                count - 1));
+  }
+  const std::string end = part_end(part + 1, count);
+  const std::string stem = name_.ends_with(end) ? name_.substr(0, name_.size() - end.size()) : "";
+  if (part != 0) {
+    const std::string first = part_end(1, count);
+    return bad(
+        ErrorCode::kInvalidArgument,
+        fmt::format("this is part {} of {} of a split model; open the first part, {}", part + 1,
+                    count, stem.empty() ? "whose name ends in " + first : stem + first));
+  }
+  if (stem.empty()) {
+    return bad(ErrorCode::kInvalidArgument,
+               fmt::format("this is the first of {} parts, but its name does not end in {}, so the "
+                           "others cannot be found; rename the files",
+                           count, end));
+  }
+  for (int64_t i = 2; i <= count; ++i) {
+    const std::string path = stem + part_end(i, count);
+    Result<GgufFile> other = open_part(path);
+    if (!other && other.error().code == ErrorCode::kNotFound) {
+      return bad(ErrorCode::kNotFound, fmt::format("part {} of {} is missing: put {} beside the "
+                                                   "first part",
+                                                   i, count, path));
+    }
+    if (!other) return tl::unexpected(other.error());
+    CULET_TRY_VOID(add_part(*std::move(other), uint64_t(i - 1), uint64_t(count)));
+  }
+  tensor_order_ = order_by_name(tensors_, name_of);
+  for (size_t i = 1; i < tensor_order_.size(); ++i) {
+    if (tensors_[tensor_order_[i]].name == tensors_[tensor_order_[i - 1]].name) {
+      return bad(ErrorCode::kCorrupt, fmt::format("two parts have a tensor '{}'; get another copy "
+                                                  "of the model",
+                                                  shown(tensors_[tensor_order_[i]].name)));
+    }
+  }
+  const MetaValue* all = find("split.tensors.count");
+  const int64_t tensors = all ? all->as_int().value_or(-1) : int64_t(tensors_.size());
+  if (tensors != int64_t(tensors_.size())) {
+    return bad(ErrorCode::kCorrupt, fmt::format("the parts have {} tensors together, but "
+                                                "split.tensors.count is {}; get another copy of "
+                                                "the model",
+                                                tensors_.size(), tensors));
+  }
+  return {};
+}
+
+// `number` from 0. Other parts may be of another conversion of the same model: only their place in
+// the whole can be checked here.
+Result<void> GgufFile::add_part(GgufFile part, uint64_t number, uint64_t count) {
+  const auto is = [&part](std::string_view key, uint64_t wanted) {
+    const MetaValue* value = part.find(key);
+    const auto said = value ? value->as_int() : std::nullopt;
+    return said && *said >= 0 && uint64_t(*said) == wanted;
+  };
+  if (!is("split.no", number) || !is("split.count", count)) {
+    return part.bad(
+        ErrorCode::kCorrupt,
+        fmt::format("its split.no and split.count do not say part {} of {}, as its name "
+                    "does; get another copy of the model",
+                    number + 1, count));
+  }
+  file_bytes_ += part.file_bytes_;
+  tensors_.insert(tensors_.end(), part.tensors_.begin(), part.tensors_.end());
+  warnings_.insert(warnings_.end(), part.warnings_.begin(), part.warnings_.end());
+  parts_.push_back(std::move(part));
+  return {};
+}
+
+void GgufFile::release(std::span<const std::byte> part) const {
+  mapping_.release(part);  // each of them ignores what is not its own
+  for (const GgufFile& other : parts_) other.mapping_.release(part);
+}
+
+// ---------------------------------------------------------------- the file
+
+Result<GgufFile> GgufFile::open(const std::string& path) {
+  CULET_TRY(GgufFile file, open_part(path));
+  CULET_TRY_VOID(file.add_parts());
   return file;
 }
 

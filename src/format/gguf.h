@@ -83,6 +83,9 @@ struct TensorInfo {
 class GgufFile {
  public:
   // Maps and checks a file. The error names the file, the place and the rule that is broken.
+  // A model split into -00001-of-0000N.gguf and so on is opened by its first part: the metadata is
+  // that of the first part, the tensors are those of all. Another part is kInvalidArgument with the
+  // first part's name, a part that is not there kNotFound with its name.
   static Result<GgufFile> open(const std::string& path);
   // The same over bytes that outlive the result; `name` is used in messages. With header_only the
   // tensor data may be missing (tests keep headers of big files).
@@ -91,16 +94,23 @@ class GgufFile {
 
   const std::string& name() const { return name_; }
   uint32_t version() const { return version_; }
-  uint64_t file_bytes() const { return file_bytes_; }
+  uint64_t file_bytes() const { return file_bytes_; }  // of all parts
+  size_t parts() const { return 1 + parts_.size(); }
   std::span<const MetaEntry> metadata() const { return metadata_; }    // in file order
   const MetaValue* find(std::string_view key) const;                   // nullptr: absent
   std::span<const TensorInfo> tensors() const { return tensors_; }     // in file order
   const TensorInfo* tensor(std::string_view name) const;               // nullptr: absent
   std::span<const std::string> warnings() const { return warnings_; }  // odd but harmless
-  const base::MappedFile& mapping() const { return mapping_; }
+  // Tells the kernel that these bytes of a tensor will not be read again soon.
+  void release(std::span<const std::byte> part) const;
 
  private:
   friend class GgufReader;
+  static Result<GgufFile> open_part(const std::string& path);
+  Result<void> add_parts();
+  Result<void> add_part(GgufFile part, uint64_t number, uint64_t count);
+  tl::unexpected<Error> bad(ErrorCode code, const std::string& what) const;
+
   std::string name_;
   uint32_t version_ = 0;
   uint64_t file_bytes_ = 0;
@@ -110,6 +120,7 @@ class GgufFile {
   std::vector<size_t> key_order_, tensor_order_;  // indices into the two above, sorted by name
   std::vector<std::vector<uint64_t>> string_offsets_;
   std::vector<std::string> warnings_;
+  std::vector<GgufFile> parts_;  // the second and later ones; tensors_ has theirs, too
 };
 
 }  // namespace culet::format

@@ -9,6 +9,7 @@
 // sessions rely on (context length).
 #include "model/model.h"
 
+#include "base/memory.h"
 #include "model/vocabulary.h"
 #include "quant/tensor_type.h"
 
@@ -209,13 +210,16 @@ std::string describe(const plan::CacheSpec& cache) {
 }
 
 void count_tensors(const format::GgufFile& file, ModelInfo* info) {
-  std::map<std::string, uint64_t> types;
+  std::map<std::string, uint64_t> types, bytes;
   for (const format::TensorInfo& tensor : file.tensors()) {
     info->parameters += tensor.elements();
-    ++types[std::string(quant::type_info(tensor.type).name)];
+    const std::string type(quant::type_info(tensor.type).name);
+    ++types[type];
+    bytes[type] += tensor.bytes;
   }
   info->tensors = file.tensors().size();
   info->tensor_types.assign(types.begin(), types.end());
+  info->tensor_bytes.assign(bytes.begin(), bytes.end());
 }
 
 void describe_file(const LoadedModel& model, ModelInfo* info) {
@@ -269,11 +273,39 @@ Result<void> start_pool(int threads, LoadedModel* model) {
   return {};
 }
 
-Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
+backend::PrepareOptions prepare_options(const ModelOptions& options) {
   backend::PrepareOptions prepare;
   if (options.pass_rows > 0) prepare.limits.rows = options.pass_rows;
   prepare.limits.wanted = std::min(prepare.limits.rows, kMaxWantedRows);
   prepare.precise = options.precise;
+  prepare.repack = options.repack;
+  return prepare;
+}
+
+void describe_memory(const ModelOptions& options, int threads, LoadedModel* model) {
+  const backend::Executor::Memory memory = backend::Executor::memory(
+      model->compiled.plan, model->file, model->kernels, threads, prepare_options(options));
+  ModelInfo& info = model->info;
+  info.threads = threads;
+  info.repacked = options.repack;
+  info.packed_bytes = memory.packed;
+  info.converted_bytes = memory.converted;
+  info.workspace_bytes = memory.workspace;
+  info.mapped_bytes = memory.mapped;
+}
+
+// Pages of the file's mapping are not counted: the system takes them back when it must.
+Result<void> check_room(const ModelOptions& options, const ModelInfo& info) {
+  return check_memory(
+      options.memory_limit, info.packed_bytes + info.converted_bytes + info.workspace_bytes,
+      fmt::format("this model ({} MiB of repacked weights, {} MiB of workspace)",
+                  info.packed_bytes >> 20, info.workspace_bytes >> 20),
+      options.repack ? "close other programs, take a smaller model, or try --no-repack"
+                     : "close other programs or take a smaller model");
+}
+
+Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
+  backend::PrepareOptions prepare = prepare_options(options);
   if (options.progress) {
     prepare.progress = [&options](uint64_t done, uint64_t all) {
       options.progress(all ? static_cast<double>(done) / static_cast<double>(all) : 1.0);
@@ -306,8 +338,13 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY_VOID(read_plan(options, model));
   CULET_TRY_VOID(read_text(model));
   CULET_TRY_VOID(choose_kernels(options.isa, &model->kernels));
-  if (options.text_only) return {};
   CULET_TRY_VOID(start_pool(options.threads, model));
+  describe_memory(options, model->pool->size(), model);
+  if (options.text_only) {
+    model->pool.reset();
+    return {};
+  }
+  CULET_TRY_VOID(check_room(options, model->info));
   return prepare(options, model);
 }
 
@@ -319,13 +356,19 @@ void describe_model(const ModelOptions& options, LoadedModel* model) {
   info.precise = options.precise;
   // A template that cannot be used is still there: rendering says what is wrong with it.
   info.has_chat_template = model->chat != nullptr || !model->chat_error.empty();
-  if (!model->executor) return;
-  info.threads = model->pool->size();
-  info.packed_bytes = model->executor->packed_bytes();
-  info.workspace_bytes = model->executor->workspace_bytes();
 }
 
 }  // namespace
+
+Result<void> check_memory(uint64_t limit, uint64_t bytes, const std::string& what,
+                          const std::string& advice) {
+  const uint64_t most = limit == 0 ? base::available_memory() : limit;
+  if (bytes <= most) return {};
+  return fail(ErrorCode::kExhausted,
+              fmt::format("{} needs {} MiB of memory, and {} {} MiB; {}", what,
+                          (bytes + (1 << 20) - 1) >> 20, limit == 0 ? "you have" : "the limit is",
+                          most >> 20, advice));
+}
 
 Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options) {
   CULET_TRY_VOID(check_options(options));
@@ -333,6 +376,7 @@ Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOp
     auto model = std::make_unique<LoadedModel>();
     CULET_TRY(model->file, about(path, format::GgufFile::open(path)));
     model->info.path = path;
+    model->memory_limit = options.memory_limit;
     CULET_TRY_VOID(about(path, read(options, model.get())));
     describe_model(options, model.get());
     return model;

@@ -30,11 +30,17 @@ struct LoadedModel {
   std::unique_ptr<base::ThreadPool> pool;       // none when text_only
   std::unique_ptr<backend::Executor> executor;  // none when text_only
   std::shared_ptr<const text::Tokenizer> tokenizer;
+  uint64_t memory_limit = 0;  // ModelOptions'
   // At most one of the two: the template, or why the one in the file cannot be used.
   std::shared_ptr<const chat::ChatTemplate> chat;
   std::string chat_error;
   ModelInfo info;
 };
+
+// kExhausted "... needs X, ... Y": when `bytes` are more than the limit
+// (ModelOptions::memory_limit).
+Result<void> check_memory(uint64_t limit, uint64_t bytes, const std::string& what,
+                          const std::string& advice);
 
 Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options);
 

@@ -61,8 +61,8 @@ Executor::OpNote note_of(const Binder& b, const BoundOp& bound) {
   Executor::OpNote note{std::string(kind_name(op.kind)), 0};
   for (const Product& p : bound.products) {
     const auto type = static_cast<quant::TensorType>(p.w->type);
-    note.kernel =
-        fmt::format("{} {}", p.q != nullptr ? "matmul_q" : "matmul_f", quant::type_info(type).name);
+    note.kernel = fmt::format("{} {}{}", p.q != nullptr ? "matmul_q" : "matmul_f",
+                              quant::type_info(type).name, p.source != nullptr ? " mapped" : "");
     note.weight_bytes += static_cast<uint64_t>((p.w->n + 15) / 16 * p.w->group_bytes);
     if (p.bias != nullptr) note.weight_bytes += static_cast<uint64_t>(p.w->n) * sizeof(float);
   }
@@ -189,7 +189,8 @@ int64_t scratch_bytes(const Binder& binder, int64_t rows) {
   int64_t most = 64;
   for (const plan::Op& op : binder.plan.ops) {
     const OpEntry* entry = find_entry(op.kind);
-    if (entry->scratch != nullptr) most = std::max(most, entry->scratch(binder, op, rows));
+    if (entry != nullptr && entry->scratch != nullptr)
+      most = std::max(most, entry->scratch(binder, op, rows));
   }
   return (most + 4095) / 4096 * 4096;  // workers do not share a page
 }

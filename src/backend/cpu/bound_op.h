@@ -44,6 +44,10 @@ struct Product {
   kernels::MatmulQ q = nullptr;  // one of the two, by the input's form
   kernels::MatmulF f = nullptr;
   Slot out;  // where the product itself is written (linear)
+  // Not repacked: the tensor's own rows, and the worker's scratch that packs two groups of them.
+  const std::byte* source = nullptr;
+  int64_t row_bytes = 0;   // of the source
+  int64_t pack_bytes = 0;  // 0: repacked
 };
 
 struct Step;
@@ -136,6 +140,7 @@ struct Binder {
   const format::GgufFile& file;
   const kernels::Kernels& kernels;
   const Weights& weights;
+  bool repack = true;
 
   Slot slot(plan::ValueId id) const;
   const format::TensorInfo& tensor(plan::TensorId id) const {

@@ -99,12 +99,27 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   impl->kernels = &kernels;
   impl->pool = &pool;
   impl->limits = limits;
-  CULET_TRY(impl->weights, Weights::load(plan, file, pool, options.progress));
-  const Binder binder{plan, file, kernels, impl->weights};
+  CULET_TRY(impl->weights, Weights::load(plan, file, pool, options.repack, options.progress));
+  const Binder binder{plan, file, kernels, impl->weights, options.repack};
   CULET_TRY(impl->program, bind(binder));
   impl->scratch = scratch_bytes(binder, limits.rows);
   impl->shared = shared_bytes(plan, pool.size());
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
+}
+
+Executor::Memory Executor::memory(const plan::Plan& plan, const format::GgufFile& file,
+                                  const kernels::Kernels& kernels, int threads,
+                                  const PrepareOptions& options) {
+  const Weights::Sizes sizes = Weights::sizes(plan, file, options.repack);
+  const Weights none;
+  const Binder binder{plan, file, kernels, none, options.repack};
+  int64_t tables = 0;
+  for (const plan::RopeSpec& rope : plan.ropes) tables += rope.dims * 4;
+  const int64_t rows = options.limits.rows;
+  const int64_t workspace = rows * (plan.arena_row_bytes_all + tables) +
+                            options.limits.wanted * plan.arena_row_bytes_wanted +
+                            scratch_bytes(binder, rows) * threads;
+  return {sizes.packed, sizes.converted, sizes.mapped, static_cast<uint64_t>(workspace)};
 }
 
 WorkspacePtr Executor::make_workspace() const {

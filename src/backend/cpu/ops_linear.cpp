@@ -8,7 +8,11 @@
 // The fused ops put the products of a chunk into a worker's tile and run the elementwise kernels of
 // the unfused ops over it, in the same order and with the same roundings. Neighboring linear ops of
 // one input (q, k, v) are one list of products and one parallel region.
+//
+// Weights that were not repacked are packed two groups at a time into the beginning of the worker's
+// scratch, and multiplied at once: the same blocks in the same order, hence the same bits.
 #include "backend/cpu/bound_op.h"
+#include "kernels/packing.h"
 
 #include <algorithm>
 
@@ -22,7 +26,8 @@ constexpr int64_t kInlineBytes = 24 << 10;  // weight bytes times passes over th
 constexpr int64_t kTileRows = 256;          // rows of a task at most
 constexpr int64_t kChunkBytes = 64 << 10;   // packed weights of a task, so that they stay near
 constexpr int64_t kTasksPerThread = 6;
-constexpr int64_t kTileGroups = 16;  // groups of a task at most: sizes the scratch tile
+constexpr int64_t kTileGroups = 16;   // groups of a task at most: sizes the scratch tile
+constexpr int64_t kPackedGroups = 2;  // packed at once where weights stay mapped
 
 int64_t groups_of(const PackedMatrix& w) { return (w.n + 15) / 16; }
 
@@ -121,13 +126,35 @@ void add_bias(const Step& step, const float* bias, int64_t column, int64_t colum
   }
 }
 
-// x * W^T + bias of a tile; out points at the tile's first row and column. Returns its columns.
-int64_t multiply(const Step& step, const Product& p, const Input& in, const Tile& t, float* out,
-                 int64_t stride) {
+void multiply_groups(const Product& p, const PackedMatrix& w, const Input& in, const Tile& t,
+                     int64_t group0, int64_t group1, float* out, int64_t stride) {
   if (p.q != nullptr) {
-    p.q(p.w, &in.quantized, t.row0, t.row1, t.group0, t.group1, out, stride);
+    p.q(&w, &in.quantized, t.row0, t.row1, group0, group1, out, stride);
   } else {
-    p.f(p.w, in.floats, in.stride, t.row0, t.row1, t.group0, t.group1, out, stride);
+    p.f(&w, in.floats, in.stride, t.row0, t.row1, group0, group1, out, stride);
+  }
+}
+
+// The groups of a tile from the source, as matrices of two groups.
+void multiply_mapped(const Product& p, const Input& in, const Tile& t, uint8_t* buffer, float* out,
+                     int64_t stride) {
+  for (int64_t g = t.group0; g < t.group1; g += kPackedGroups) {
+    const int64_t count = std::min(kPackedGroups, t.group1 - g);
+    const int64_t n = std::min(count * 16, p.w->n - g * 16);
+    kernels::pack_groups(static_cast<quant::TensorType>(p.w->type), p.source + g * 16 * p.row_bytes,
+                         n, p.w->k, 0, count, buffer);
+    const PackedMatrix w{p.w->type, n, p.w->k, p.w->group_bytes, buffer};
+    multiply_groups(p, w, in, t, 0, count, out + (g - t.group0) * 16, stride);
+  }
+}
+
+// x * W^T + bias of a tile; out points at the tile's first row and column. Returns its columns.
+int64_t multiply(const Step& step, const Product& p, const Input& in, const Tile& t, int worker,
+                 float* out, int64_t stride) {
+  if (p.source != nullptr) {
+    multiply_mapped(p, in, t, reinterpret_cast<uint8_t*>(step.worker_scratch(worker)), out, stride);
+  } else {
+    multiply_groups(p, *p.w, in, t, t.group0, t.group1, out, stride);
   }
   const int64_t column = t.group0 * 16;
   const int64_t columns = std::min(p.w->n, t.group1 * 16) - column;
@@ -135,13 +162,20 @@ int64_t multiply(const Step& step, const Product& p, const Input& in, const Tile
   return columns;
 }
 
+// A worker's tile: behind what packs.
+float* tile_of(const BoundOp& op, const Step& step, int worker) {
+  int64_t behind = 0;
+  for (const Product& p : op.products) behind = std::max(behind, p.pack_bytes);
+  return step.worker_scratch(worker) + behind / static_cast<int64_t>(sizeof(float));
+}
+
 void run_linear(const BoundOp& op, Step& step) {
   const int64_t rows = step.count(op.in[0]);
   if (rows == 0) return;
   const Input in = input(step, op.in[0]);
-  for_tiles(step, op.products, 1, rows, [&](const Tile& t, int) {
+  for_tiles(step, op.products, 1, rows, [&](const Tile& t, int worker) {
     const Product& p = op.products[t.p];
-    multiply(step, p, in, t, step.floats(p.out) + t.row0 * p.w->n + t.group0 * 16, p.w->n);
+    multiply(step, p, in, t, worker, step.floats(p.out) + t.row0 * p.w->n + t.group0 * 16, p.w->n);
   });
 }
 
@@ -154,10 +188,10 @@ void run_gated(const BoundOp& op, Step& step) {
   float* out = step.floats(op.out[0]);
   for_tiles(step, std::span(op.products).first(1), 2, rows, [&](const Tile& t, int worker) {
     float* gate = out + t.row0 * width + t.group0 * 16;
-    float* up = step.worker_scratch(worker);
+    float* up = tile_of(op, step, worker);
     const int64_t stride = (t.group1 - t.group0) * 16;
-    const int64_t columns = multiply(step, op.products[0], in, t, gate, width);
-    multiply(step, op.products[1], in, t, up, stride);
+    const int64_t columns = multiply(step, op.products[0], in, t, worker, gate, width);
+    multiply(step, op.products[1], in, t, worker, up, stride);
     for (int64_t r = 0; r < t.row1 - t.row0; ++r) {
       float* row = gate + r * width;
       if (activation >= 0)
@@ -175,9 +209,9 @@ void run_linear_add(const BoundOp& op, Step& step) {
   const float* residual = step.floats(op.in[0]);
   float* out = step.floats(op.out[0]);
   for_tiles(step, op.products, 1, rows, [&](const Tile& t, int worker) {
-    float* tile = step.worker_scratch(worker);
+    float* tile = tile_of(op, step, worker);
     const int64_t stride = (t.group1 - t.group0) * 16;
-    const int64_t columns = multiply(step, op.products[0], in, t, tile, stride);
+    const int64_t columns = multiply(step, op.products[0], in, t, worker, tile, stride);
     for (int64_t r = 0; r < t.row1 - t.row0; ++r) {
       const int64_t at = (t.row0 + r) * width + t.group0 * 16;
       step.k->binary(kernels::kAdd, residual + at, tile + r * stride, columns, out + at);
@@ -187,10 +221,24 @@ void run_linear_add(const BoundOp& op, Step& step) {
 
 // ---------------------------------------------------------------- binding
 
+// Scratch that packs groups of a tensor; 64 readable bytes follow them.
+int64_t pack_bytes(const format::TensorInfo& tensor) {
+  const auto group = static_cast<int64_t>(
+      kernels::packed_group_bytes(tensor.type, static_cast<int64_t>(tensor.dims[0])));
+  return kPackedGroups * ((group + 63) / 64 * 64) + 64;
+}
+
 Result<Product> product(const Binder& b, const plan::Op& op, const Slot& in, size_t weight,
                         size_t bias) {
   Product p;
   p.w = b.weights.matrix(op.weights[weight]);
+  p.source = b.weights.source(op.weights[weight]);
+  if (p.source != nullptr) {
+    const format::TensorInfo& tensor = b.tensor(op.weights[weight]);
+    const quant::TypeInfo& type = quant::type_info(tensor.type);
+    p.row_bytes = p.w->k / type.block * type.block_bytes;
+    p.pack_bytes = pack_bytes(tensor);
+  }
   if (bias < op.weights.size()) p.bias = b.weights.vector(op.weights[bias]);
   CULET_CHECK(p.w != nullptr && p.w->k == in.width);
   CULET_CHECK(p.bias == nullptr || b.weights.vector_size(op.weights[bias]) == p.w->n);
@@ -237,14 +285,25 @@ Result<void> bind_linear_add(const Binder& b, const plan::Op& op, BoundOp* out) 
   return {};
 }
 
-int64_t tile_bytes(const Binder&, const plan::Op&, int64_t rows) {
-  return std::min(rows, kTileRows) * kTileGroups * 16 * static_cast<int64_t>(sizeof(float));
+int64_t linear_scratch(const Binder& b, const plan::Op& op, int64_t) {
+  int64_t most = 0;
+  for (size_t i = 0; !b.repack && i < op.weights.size(); ++i) {
+    if (weight_role(op.kind, i) == WeightRole::kProduct && op.weights[i] != plan::kNone) {
+      most = std::max(most, pack_bytes(b.tensor(op.weights[i])));
+    }
+  }
+  return most;
+}
+
+int64_t tile_scratch(const Binder& b, const plan::Op& op, int64_t rows) {
+  return linear_scratch(b, op, rows) +
+         std::min(rows, kTileRows) * kTileGroups * 16 * static_cast<int64_t>(sizeof(float));
 }
 
 constexpr OpEntry kOps[] = {
-    {plan::OpKind::linear, bind_linear, nullptr},
-    {plan::OpKind::gated_linear, bind_gated, tile_bytes},
-    {plan::OpKind::linear_add, bind_linear_add, tile_bytes},
+    {plan::OpKind::linear, bind_linear, linear_scratch},
+    {plan::OpKind::gated_linear, bind_gated, tile_scratch},
+    {plan::OpKind::linear_add, bind_linear_add, tile_scratch},
 };
 
 bool same_slot(const Slot& a, const Slot& b) {

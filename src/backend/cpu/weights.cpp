@@ -2,7 +2,8 @@
 //
 // Packing goes tensor by tensor, in parallel over groups of 16 outputs, so that pages are touched
 // by the threads that fill them and at most one tensor exists twice. The source pages of a tensor
-// go as soon as it is packed, unless rows of it are also gathered.
+// go as soon as it is packed, unless rows of it are also gathered. Without repacking nothing is
+// copied at all, and products read the source through source().
 #include "backend/cpu/weights.h"
 
 #include "base/check.h"
@@ -62,26 +63,89 @@ WeightRole weight_role(OpKind kind, size_t i) {
   return i < products ? WeightRole::kProduct : WeightRole::kVector;
 }
 
-Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& file,
-                              base::ThreadPool& pool, const Progress& progress) {
-  std::vector<TensorId> roles[3];
+namespace {
+
+struct Roles {
+  std::vector<TensorId> of[3];
+  const std::vector<TensorId>& operator[](WeightRole role) const {
+    return of[static_cast<int>(role)];
+  }
+};
+
+Roles roles_of(const plan::Plan& plan) {
+  Roles roles;
   for (const plan::Op& op : plan.ops) {
     for (size_t i = 0; i < op.weights.size(); ++i) {
-      add_once(&roles[static_cast<int>(weight_role(op.kind, i))], op.weights[i]);
+      add_once(&roles.of[static_cast<int>(weight_role(op.kind, i))], op.weights[i]);
     }
   }
   for (const plan::RopeSpec& rope : plan.ropes)
-    add_once(&roles[static_cast<int>(WeightRole::kVector)], rope.factors);
+    add_once(&roles.of[static_cast<int>(WeightRole::kVector)], rope.factors);
+  return roles;
+}
+
+kernels::PackedMatrix matrix_of(const format::TensorInfo& tensor, const uint8_t* data) {
+  const auto k = static_cast<int64_t>(tensor.dims[0]);
+  return {static_cast<uint32_t>(tensor.type), static_cast<int64_t>(tensor.dims[1]), k,
+          static_cast<int64_t>(kernels::packed_group_bytes(tensor.type, k)), data};
+}
+
+Result<void> check_product(const format::TensorInfo& tensor) {
+  CULET_TRY_VOID(check_bytes(tensor));
+  if (bytes_of(tensor) > 0) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("tensor '{}' has type {}, which this version cannot multiply by; use a "
+                          "file with another quantization",
+                          tensor.name, quant::type_info(tensor.type).name));
+}
+
+}  // namespace
+
+Weights::Sizes Weights::sizes(const plan::Plan& plan, const format::GgufFile& file, bool repack) {
+  const Roles roles = roles_of(plan);
+  const auto tensor = [&](TensorId id) -> const format::TensorInfo& {
+    return file.tensors()[static_cast<size_t>(id)];
+  };
+  Sizes sizes;
+  for (TensorId id : roles[WeightRole::kGathered]) sizes.mapped += tensor(id).bytes;
+  for (TensorId id : roles[WeightRole::kVector])
+    sizes.converted += tensor(id).elements() * sizeof(float);
+  const std::vector<TensorId>& gathered = roles[WeightRole::kGathered];
+  for (TensorId id : roles[WeightRole::kProduct]) {
+    if (repack) {
+      sizes.packed += round64(bytes_of(tensor(id)));
+    } else if (std::find(gathered.begin(), gathered.end(), id) == gathered.end()) {
+      sizes.mapped += tensor(id).bytes;
+    }
+  }
+  return sizes;
+}
+
+Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& file,
+                              base::ThreadPool& pool, bool repack, const Progress& progress) {
+  const Roles roles = roles_of(plan);
   Weights weights;
-  for (TensorId id : roles[static_cast<int>(WeightRole::kGathered)]) {
+  for (TensorId id : roles[WeightRole::kGathered]) {
     CULET_TRY_VOID(check_bytes(file.tensors()[static_cast<size_t>(id)]));
   }
-  for (TensorId id : roles[static_cast<int>(WeightRole::kVector)])
-    CULET_TRY_VOID(weights.convert(id, file));
-  CULET_TRY_VOID(weights.pack(roles[static_cast<int>(WeightRole::kProduct)],
-                              roles[static_cast<int>(WeightRole::kGathered)], file, pool,
+  for (TensorId id : roles[WeightRole::kVector]) CULET_TRY_VOID(weights.convert(id, file));
+  if (!repack) {
+    CULET_TRY_VOID(weights.leave_mapped(roles[WeightRole::kProduct], file));
+    return weights;
+  }
+  CULET_TRY_VOID(weights.pack(roles[WeightRole::kProduct], roles[WeightRole::kGathered], file, pool,
                               progress));
   return weights;
+}
+
+Result<void> Weights::leave_mapped(const std::vector<TensorId>& ids, const format::GgufFile& file) {
+  for (TensorId id : ids) {
+    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
+    CULET_TRY_VOID(check_product(tensor));
+    matrices_.emplace(id, matrix_of(tensor, nullptr));
+    sources_.emplace(id, tensor.data);
+  }
+  return {};
 }
 
 Result<void> Weights::pack(const std::vector<TensorId>& ids, const std::vector<TensorId>& gathered,
@@ -90,16 +154,8 @@ Result<void> Weights::pack(const std::vector<TensorId>& ids, const std::vector<T
   size_t all = 0;
   for (TensorId id : ids) {
     const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
-    CULET_TRY_VOID(check_bytes(tensor));
-    const size_t bytes = bytes_of(tensor);
-    if (bytes == 0) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("tensor '{}' has type {}, which this version cannot multiply by; use "
-                              "a file with another "
-                              "quantization",
-                              tensor.name, quant::type_info(tensor.type).name));
-    }
-    all += round64(bytes);
+    CULET_TRY_VOID(check_product(tensor));
+    all += round64(bytes_of(tensor));
   }
   if (!packed_.allocate(all + kTail, Region::kFilled)) {
     return fail(ErrorCode::kExhausted, fmt::format("no memory for {} MiB of weights", all >> 20));
@@ -107,13 +163,10 @@ Result<void> Weights::pack(const std::vector<TensorId>& ids, const std::vector<T
   size_t done = 0;
   for (TensorId id : ids) {
     const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
-    kernels::PackedMatrix matrix{static_cast<uint32_t>(tensor.type),
-                                 static_cast<int64_t>(tensor.dims[1]),
-                                 static_cast<int64_t>(tensor.dims[0]), 0, packed_.data() + done};
-    matrix.group_bytes = static_cast<int64_t>(kernels::packed_group_bytes(tensor.type, matrix.k));
+    const kernels::PackedMatrix matrix = matrix_of(tensor, packed_.data() + done);
     pack_tensor(tensor, matrix, packed_.data() + done, pool);
     if (std::find(gathered.begin(), gathered.end(), id) == gathered.end()) {
-      file.mapping().release({tensor.data, tensor.bytes});
+      file.release({tensor.data, tensor.bytes});
     }
     matrices_.emplace(id, matrix);
     done += round64(bytes_of(tensor));
@@ -146,6 +199,11 @@ const kernels::PackedMatrix* Weights::matrix(TensorId id) const {
   const auto it = matrices_.find(id);
   CULET_CHECK(it != matrices_.end());
   return &it->second;
+}
+
+const std::byte* Weights::source(TensorId id) const {
+  const auto it = sources_.find(id);
+  return it == sources_.end() ? nullptr : it->second;
 }
 
 const float* Weights::vector(TensorId id) const {

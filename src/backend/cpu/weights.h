@@ -1,7 +1,9 @@
 // The tensors of a plan as the kernels want them.
 //
 //   products   (linear, gated_linear, linear_add): repacked into one anonymous mapping; the source
-//              pages are then given back, so the resident size stays near the file's.
+//              pages are then given back, so the resident size stays near the file's. Or, without
+//              repacking, left in the file's mapping, which other processes share; products then
+//              pack a few outputs at a time, to the same bits.
 //   gathered   (embed): read row by row from the file's mapping, never copied.
 //   vectors    (norm weights, biases, factors, arithmetic operands): converted once to float32.
 // Immutable after load().
@@ -26,22 +28,34 @@ class Weights {
   // Errors: kUnsupported (a type that cannot be packed or read, by name), kExhausted, kCorrupt (the
   // tensor's bytes are not there).
   static Result<Weights> load(const plan::Plan& plan, const format::GgufFile& file,
-                              base::ThreadPool& pool, const Progress& progress);
+                              base::ThreadPool& pool, bool repack, const Progress& progress);
 
-  // Tensors of the plan in the role that load() saw; kNone gives nullptr.
+  // Tensors of the plan in the role that load() saw; kNone gives nullptr. A matrix that was not
+  // repacked has no data: its source() has.
   const kernels::PackedMatrix* matrix(plan::TensorId id) const;
+  const std::byte* source(plan::TensorId id) const;
   const float* vector(plan::TensorId id) const;
   int64_t vector_size(plan::TensorId id) const;
   uint64_t packed_bytes() const { return packed_.size(); }
+
+  // What load() will need, without doing it.
+  struct Sizes {
+    uint64_t packed = 0;     // the repacked copy
+    uint64_t converted = 0;  // vectors as float32
+    uint64_t mapped = 0;     // of the file, read while the model runs
+  };
+  static Sizes sizes(const plan::Plan& plan, const format::GgufFile& file, bool repack);
 
  private:
   Result<void> pack(const std::vector<plan::TensorId>& ids,
                     const std::vector<plan::TensorId>& gathered, const format::GgufFile& file,
                     base::ThreadPool& pool, const Progress& progress);
+  Result<void> leave_mapped(const std::vector<plan::TensorId>& ids, const format::GgufFile& file);
   Result<void> convert(plan::TensorId id, const format::GgufFile& file);
 
   Region packed_;
   std::unordered_map<plan::TensorId, kernels::PackedMatrix> matrices_;
+  std::unordered_map<plan::TensorId, const std::byte*> sources_;
   std::unordered_map<plan::TensorId, std::vector<float>> vectors_;
 };
 
