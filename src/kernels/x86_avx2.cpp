@@ -18,7 +18,7 @@
 namespace culet::kernels {
 namespace {
 
-constexpr int max_rows(const PackedLayout& l) { return halves(l) ? 4 : 4; }
+constexpr int max_rows(const PackedLayout& l) { return halves(l) ? 4 : 5; }
 CULET_INLINE int64_t tile_rows(int64_t rows, int64_t max) { return even_share(rows, max); }
 
 constexpr bool eight_bits(const PackedLayout& l) { return l.low == 8 || l.book == kBookNl; }
