@@ -29,10 +29,13 @@ constexpr std::string_view kFooter =
     "  CULET_THREADS=N       threads when --threads is not given\n"
     "  CULET_FUSE=off        run the plan without fused operations (same bits, slower)\n"
     "  CULET_ARCH_DIR=DIR    what --arch-dir says\n"
+    "  CULET_CACHE=DIR       where culet pull puts models (default ~/.cache/culet/models)\n"
     "\nExamples:\n"
-    "  culet run model.gguf \"Why is the sky blue?\"\n"
+    "  culet pull smollm2\n"
+    "  culet run smollm2 \"Why is the sky blue?\"\n"
     "  culet show model.gguf\n"
-    "  culet COMMAND --help";
+    "  culet COMMAND --help\n"
+    "\nExit status: 0 done, 1 it failed, 2 a wrong command line or variable, 130 Ctrl-C.";
 
 constexpr std::string_view kRunFooter =
     "The same command gives the same text: the seed is 0 unless you say otherwise. Defaults of\n"
@@ -126,11 +129,7 @@ CLI::App* add_command(CLI::App* app, const std::string& name, const std::string&
 }
 
 void add_model(CLI::App* command, ModelArguments* model) {
-  command
-      ->add_option(
-          "MODEL", model->path,
-          "Path of a GGUF file, name[:tag] of the Ollama store, org/repo[@revision][:quant] of "
-          "the Hugging Face cache, or a name of the catalogue")
+  command->add_option("MODEL", model->path, "Path of a GGUF file, or a name that culet list shows")
       ->required();
   command
       ->add_option("--threads", model->options.threads,
@@ -281,12 +280,17 @@ CLI::App* add_run(CLI::App* app, RunArguments* run) {
   return command;
 }
 
+void add_no_bos(CLI::App* command, bool* add_special) {
+  command->add_flag_callback(
+      "--no-bos", [add_special] { *add_special = false; },
+      "Without the beginning and end tokens that the model asks for");
+}
+
 CLI::App* add_tokenize(CLI::App* app, TokenizeArguments* tokenize) {
   CLI::App* command = add_command(app, "tokenize", "Print the token ids of a text");
   add_model(command, &tokenize->model);
   command->add_option("TEXT", tokenize->text, "The text; \"-\" or nothing: standard input");
-  command->add_flag("--no-bos{false}", tokenize->add_special,
-                    "Without the beginning and end tokens that the model asks for");
+  add_no_bos(command, &tokenize->add_special);
   command->add_flag("--parse-special", tokenize->parse_special,
                     "Text that spells a control token becomes that token");
   command->footer(footer(kTokenizeFooter));
@@ -300,8 +304,7 @@ CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
   command->add_option("FILE", score->file, "File with the text; \"-\" or nothing: standard input");
   command->add_flag("--ids", score->ids,
                     "The input is a JSON array of token ids; implies --no-bos");
-  command->add_flag("--no-bos{false}", score->add_special,
-                    "Without the beginning and end tokens that the model asks for");
+  add_no_bos(command, &score->add_special);
   command->add_option("--top", score->top, "Likeliest tokens to print for each position")
       ->capture_default_str()
       ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
@@ -420,8 +423,19 @@ Result<RunArguments> check_run(RunArguments run) {
   return run;
 }
 
+// What no command has: an unknown option, else a word too many.
+std::string extra_text(const CLI::App& app) {
+  const std::vector<std::string> rest = app.remaining(true);
+  for (const std::string& word : rest) {
+    if (word.size() > 1 && word.front() == '-') return "there is no option " + word;
+  }
+  const std::string word = rest.empty() ? "" : rest.front();
+  if (app.get_subcommands().empty()) return "there is no command \"" + word + "\"";
+  return "one argument is too many: \"" + word + "\"; put a text that has spaces in quotes";
+}
+
 tl::unexpected<Error> usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::string text = error.what();
+  std::string text = dynamic_cast<const CLI::ExtrasError*>(&error) ? extra_text(app) : error.what();
   text = text.substr(0, text.find('\n'));
   std::string help = "culet --help";
   for (const CLI::App* command : app.get_subcommands()) {

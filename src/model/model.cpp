@@ -92,7 +92,7 @@ Result<std::optional<int64_t>> int_key(const format::GgufFile& file, const std::
     return fail(ErrorCode::kCorrupt, fmt::format("the key {} is {}, but must be from {} to {}", key,
                                                  *number, low, high));
   }
-  return std::optional<int64_t>(*number);
+  return number;
 }
 
 Result<void> check_header(const format::GgufFile& file, const std::string& architecture) {
