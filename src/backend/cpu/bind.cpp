@@ -8,12 +8,6 @@
 namespace culet::backend {
 namespace {
 
-constexpr std::string_view kNames[] = {
-#define CULET_OP(name, ...) #name,
-#include "plan/ops.def"
-#undef CULET_OP
-};
-
 const OpEntry* find_entry(plan::OpKind kind) {
   for (std::span<const OpEntry> family : {linear_ops(), row_ops(), attention_ops()}) {
     for (const OpEntry& entry : family) {
@@ -58,7 +52,7 @@ Result<BoundOp> bind_op(const Binder& b, int32_t index) {
 
 Executor::OpNote note_of(const Binder& b, const BoundOp& bound) {
   const plan::Op& op = b.plan.ops[static_cast<size_t>(bound.op)];
-  Executor::OpNote note{std::string(kind_name(op.kind)), 0};
+  Executor::OpNote note{std::string(plan::op_name(op.kind)), 0};
   for (const Product& p : bound.products) {
     const auto type = static_cast<quant::TensorType>(p.w->type);
     note.kernel = fmt::format("{} {}{}", p.q != nullptr ? "matmul_q" : "matmul_f",
@@ -113,8 +107,6 @@ void bind_ropes(const Binder& b, Program* program) {
 
 }  // namespace
 
-std::string_view kind_name(plan::OpKind kind) { return kNames[static_cast<size_t>(kind)]; }
-
 tl::unexpected<Error> unsupported(const plan::Plan& plan, const plan::Op& op,
                                   const std::string& why) {
   std::string text;
@@ -123,11 +115,12 @@ tl::unexpected<Error> unsupported(const plan::Plan& plan, const plan::Op& op,
     text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
     text = fmt::format(": '{}'", text);
   }
-  return fail(ErrorCode::kUnsupported, fmt::format("this version has no CPU kernel for operation "
-                                                   "'{}'{}{} of architecture {} (line {}{}); use "
-                                                   "another model or a newer version",
-                                                   kind_name(op.kind), why.empty() ? "" : " with ",
-                                                   why, plan.architecture, op.line, text));
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("this version has no CPU kernel for operation "
+                          "'{}'{}{} of architecture {} (line {}{}); use "
+                          "another model or a newer version",
+                          plan::op_name(op.kind), why.empty() ? "" : " with ", why,
+                          plan.architecture, op.line, text));
 }
 
 QuantLayout quant_layout(int64_t k) {

@@ -151,7 +151,6 @@ struct Binder {
 // The error "this backend has no kernel for ..." with the op's place in the architecture file.
 tl::unexpected<Error> unsupported(const plan::Plan& plan, const plan::Op& op,
                                   const std::string& why);
-std::string_view kind_name(plan::OpKind kind);
 
 // A row of the table of ops: how it is bound, and what it may need of a worker's scratch memory
 // (bytes; null: nothing) when a pass has `rows` rows.
