@@ -16,9 +16,8 @@ namespace {
 int64_t round64(int64_t n) { return (n + 63) / 64 * 64; }
 
 int64_t row_bytes(const Value& v) {
-  const int64_t k = v.width;
-  if (v.form == Form::kF32) return round64(k * 4);
-  return round64(k) + round64(k / 32 * 4) + round64(k / 16 * 2);
+  if (v.form == Form::kF32) return round64(int64_t{v.width} * 4);
+  return quant_layout(v.width).row_bytes();
 }
 
 struct Range {
@@ -108,6 +107,10 @@ void set_ranges(Plan* plan) {
 }
 
 }  // namespace
+
+QuantLayout quant_layout(int64_t width) {
+  return {round64(width), round64(width / 32 * 4), round64(width / 16 * 2)};
+}
 
 void assign(Plan* plan) {
   set_ranges(plan);

@@ -50,6 +50,13 @@ struct Value {
   int64_t row_bytes = 0;   // bytes a row takes in the arena, multiple of 64
 };
 
+// A row of Form::kQuantized in the arena: its bytes, scales and sums, each rounded up to 64 bytes.
+struct QuantLayout {
+  int64_t q, d, sums;
+  int64_t row_bytes() const { return q + d + sums; }
+};
+QuantLayout quant_layout(int64_t width);
+
 enum class Arithmetic : uint8_t { kAdd, kSub, kMul, kDiv };
 
 struct RopeSpec {  // one table of angles, shared by every rope op that equals it

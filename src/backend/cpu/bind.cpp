@@ -17,8 +17,6 @@ const OpEntry* find_entry(plan::OpKind kind) {
   return nullptr;
 }
 
-int64_t round64(int64_t n) { return (n + 63) / 64 * 64; }
-
 // No result may lie over an operand, unless it is the same place, element for element.
 void check_places(const BoundOp& op) {
   for (const Slot& out : op.out) {
@@ -123,12 +121,8 @@ tl::unexpected<Error> unsupported(const plan::Plan& plan, const plan::Op& op,
                           plan.architecture, op.line, text));
 }
 
-QuantLayout quant_layout(int64_t k) {
-  return {round64(k), round64(k / 32 * 4), round64(k / 16 * 2)};
-}
-
 kernels::QuantRows Step::quantized(const Slot& s) const {
-  const QuantLayout layout = quant_layout(s.width);
+  const plan::QuantLayout layout = plan::quant_layout(s.width);
   uint8_t* start = base(s);
   const int64_t n = count(s);
   return {reinterpret_cast<int8_t*>(start), reinterpret_cast<float*>(start + n * layout.q),
@@ -138,8 +132,9 @@ kernels::QuantRows Step::quantized(const Slot& s) const {
 Slot Binder::slot(plan::ValueId id) const {
   const plan::Value& v = plan.values[static_cast<size_t>(id)];
   CULET_CHECK(v.offset >= 0 && v.offset % 64 == 0 && v.row_bytes % 64 == 0 && v.width > 0);
-  CULET_CHECK(v.row_bytes >= (v.form == plan::Form::kF32 ? 4 * int64_t{v.width}
-                                                         : quant_layout(v.width).row_bytes()));
+  CULET_CHECK(v.row_bytes >= (v.form == plan::Form::kF32
+                                  ? 4 * int64_t{v.width}
+                                  : plan::quant_layout(v.width).row_bytes()));
   const int32_t last = v.rank > 0 ? v.dims[static_cast<size_t>(v.rank) - 1] : v.width;
   CULET_CHECK(last > 0 && v.width % last == 0);
   return {v.offset, v.row_bytes, v.width, last, v.rows, v.form};

@@ -108,13 +108,6 @@ struct Step {
   }
 };
 
-// Bytes a row of a quantized value takes: q, d and sums, each part rounded up to 64.
-struct QuantLayout {
-  int64_t q, d, sums;
-  int64_t row_bytes() const { return q + d + sums; }
-};
-QuantLayout quant_layout(int64_t k);
-
 // Work below this many floats (or as much in other units) stays on the calling thread: waking
 // others costs more than it saves. About 4 us at one float a nanosecond and core.
 constexpr int64_t kInlineFloats = 8192;
