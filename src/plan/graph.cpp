@@ -37,6 +37,7 @@ class Builder {
     used_.assign(facts_.model().tensors().size(), false);
     CULET_TRY_VOID(check_externs());
     CULET_TRY_VOID(check_requires(facts_, plan_.n_layers));
+    CULET_TRY_VOID(check_unnamed_lets(facts_, plan_.n_layers));
     const Block* model = arch_.block("model");
     if (!model) return error({last_file(), 1, 1}, "the block 'model:' is missing");
     for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));

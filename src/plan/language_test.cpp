@@ -259,6 +259,22 @@ TEST(Language, FactErrors) {
             std::string::npos);
 }
 
+TEST(Language, MistakesInFactsThatNothingUses) {
+  expect_error(toy("let spare = wdith * 2\n"), "8:13:", "did you mean 'width'?");
+  expect_error(toy("let spare = meta.word + 1\n"), "8:13:", "a number is needed here");
+  expect_error(toy("let spare = 1 / 0\n"), "8:17:", "division of 1 by zero");
+  expect_error(toy("let spare = if i == 1 then log(2) else 0\n"), "8:28:", "no function of facts");
+  expect_error(toy("let one = two\nlet two = one\n"), "9:1:", "defined by itself");
+  expect_error(toy("let spare = other + 1\nlet other = yes + 1\n"), "9:13:", "a number is needed");
+  // What this model lacks is nobody's trouble here; nor is what is right and not used.
+  EXPECT_EQ(message_of(toy("let spare = meta.absent * 2\nlet more = meta.list[i + 5]\n")), "");
+  EXPECT_EQ(message_of(toy("let spare = width * 2\nlet more = spare + i\n")), "");
+  // Used, but not by this model: read only when its condition holds.
+  EXPECT_EQ(message_of(toy("let gate = ffn_gate\n", std::string(kLayer) + "  when has(ffn_gate):\n"
+                                                                          "    x = x * gate\n")),
+            "");
+}
+
 TEST(Language, MetadataThatDoesNotFit) {
   const auto with = [](Header h) { return h.model(); };
   Header text("toy"), none("toy"), zero("toy"), half("toy");

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <unordered_set>
 
 namespace culet::plan {
@@ -27,6 +28,56 @@ bool glob_match(std::string_view pattern, std::string_view s) {  // '*' only
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+using ExprFn = std::function<void(const Expr&)>;
+
+void each_expression(const std::vector<Statement>& all, const ExprFn& fn) {
+  for (const Statement& s : all) {
+    if (s.value) fn(*s.value);
+    for (const ExprPtr& o : s.operands) fn(*o);
+    each_expression(s.body, fn);
+    each_expression(s.otherwise, fn);
+  }
+}
+
+// Every expression of the text except those of lets.
+void each_expression(const ArchFile& arch, const ExprFn& fn) {
+  for (const Require& r : arch.requires_) fn(*r.condition);
+  for (const IgnoreItem& item : arch.ignores)
+    if (item.when) fn(*item.when);
+  for (const CacheDecl& c : arch.caches)
+    for (const ExprPtr* e :
+         {&c.policy, &c.donor, &c.key_heads, &c.key_dim, &c.value_heads, &c.value_dim})
+      if (*e) fn(**e);
+  for (const StateDecl& s : arch.states)
+    for (const ExprPtr* e : {&s.rows, &s.width})
+      if (*e) fn(**e);
+  for (const Block& b : arch.blocks)
+    for (const Section& s : b.sections) each_expression(s.statements, fn);
+}
+
+// The lets that something of the text names: a statement, a declaration, or such a let.
+std::unordered_set<const Let*> named_lets(const Facts& facts) {
+  std::unordered_set<const Let*> named;
+  std::vector<const Let*> queue;
+  const auto add = [&](std::string_view name) {
+    const Let* l = facts.let(name);
+    if (l && named.insert(l).second) queue.push_back(l);
+  };
+  const ExprFn names_of = [&](const Expr& e) {
+    if (e.kind == Expr::Kind::kName) add(e.text);
+    for (const ExprPtr& kid : e.kids) names_of(*kid);
+    for (const NamedArgument& a : e.named) names_of(*a.value);
+  };
+  add("layers");
+  each_expression(facts.arch(), names_of);
+  while (!queue.empty()) {
+    const Let* l = queue.back();
+    queue.pop_back();
+    names_of(*l->value);
+  }
+  return named;
 }
 
 class Manifest {
@@ -112,29 +163,10 @@ class Manifest {
     return false;
   }
 
-  void note(const ExprPtr& e) {
-    if (e) facts_.note_meta_keys(*e);
-  }
-  void note(const std::vector<Statement>& all) {
-    for (const Statement& s : all) {
-      note(s.value);
-      for (const ExprPtr& o : s.operands) note(o);
-      note(s.body);
-      note(s.otherwise);
-    }
-  }
   void note_all() {
-    for (const Let& l : arch_.lets) note(l.value);
-    for (const Require& r : arch_.requires_) note(r.condition);
-    for (const IgnoreItem& item : arch_.ignores)
-      if (item.when) facts_.note_meta_keys(*item.when);
-    for (const CacheDecl& c : arch_.caches)
-      for (const ExprPtr* e :
-           {&c.policy, &c.donor, &c.key_heads, &c.key_dim, &c.value_heads, &c.value_dim})
-        note(*e);
-    for (const StateDecl& s : arch_.states) note(s.rows), note(s.width);
-    for (const Block& b : arch_.blocks)
-      for (const Section& s : b.sections) note(s.statements);
+    const auto note = [this](const Expr& e) { facts_.note_meta_keys(e); };
+    for (const Let& l : arch_.lets) note(*l.value);
+    each_expression(arch_, note);
   }
 
   Facts& facts_;
@@ -152,6 +184,21 @@ Result<void> check_requires(Facts& facts, int32_t layers) {
     for (int i = 0; i < (each ? layers : 1); ++i) {
       CULET_TRY(bool ok, facts.flag(*r.condition, each ? i : -1));
       if (!ok) return facts.error(r.place, r.message, ErrorCode::kUnsupported);
+    }
+  }
+  return {};
+}
+
+Result<void> check_unnamed_lets(Facts& facts, int32_t layers) {
+  const std::unordered_set<const Let*> named = named_lets(facts);
+  const int own = static_cast<int>(facts.arch().files.size()) - 1;
+  for (const Let& l : facts.arch().lets) {
+    if (l.place.file != own || named.count(&l) != 0) continue;
+    const bool each = facts.per_layer(l);
+    for (int i = 0; i < (each ? layers : 1); ++i) {
+      const Result<Fact> value = facts.eval(*l.value, each ? i : -1);
+      if (!value && value.error().code == ErrorCode::kInvalidArgument)
+        return tl::unexpected<Error>(value.error());
     }
   }
   return {};
