@@ -2,8 +2,12 @@
 // scripts/fetch_model has the same rule for culet's own folder.
 #include "resolve/places.h"
 
+#include "resolve/disk.h"
+
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
 namespace culet::resolve {
 namespace {
@@ -27,6 +31,12 @@ std::string without_slash(std::string url) {
   return url;
 }
 
+bool is_true(const std::string& value) {
+  constexpr const char* kTrue[] = {"1", "on", "yes", "true"};
+  return std::any_of(std::begin(kTrue), std::end(kTrue),
+                     [&](const char* word) { return lower(value) == word; });
+}
+
 std::string or_else(const std::string& value, const std::string& other) {
   return value.empty() ? other : value;
 }
@@ -44,7 +54,11 @@ Places places_from(const Variables& variables) {
   places.hugging_face = settled(places, or_else(hub, join(hf_home, "hub")));
   places.cache = settled(places, or_else(variables("CULET_CACHE"), join(caches, "culet/models")));
   places.hf_endpoint = without_slash(or_else(variables("HF_ENDPOINT"), "https://huggingface.co"));
-  places.hf_token = variables("HF_TOKEN");
+  if (!is_true(variables("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) {
+    places.hf_token = variables("HF_TOKEN");
+    places.hf_token_path =
+        settled(places, or_else(variables("HF_TOKEN_PATH"), join(hf_home, "token")));
+  }
   places.ollama_registry =
       without_slash(or_else(variables("CULET_OLLAMA_REGISTRY"), "https://registry.ollama.ai"));
   places.pypi_index = without_slash(or_else(variables("PIP_INDEX_URL"), "https://pypi.org/simple"));

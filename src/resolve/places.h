@@ -12,7 +12,9 @@ struct Places {
   std::string ollama;        // has manifests/ and blobs/
   std::string hugging_face;  // the hub: has models--ORG--REPO/
   std::string cache;         // culet's own
-  std::string hf_endpoint, hf_token;
+  std::string hf_endpoint;
+  std::string hf_token;       // of the environment; "": the one in the file, if it is there
+  std::string hf_token_path;  // where a login left one; "" is no place
   std::string ollama_registry;
   std::string pypi_index;
 };

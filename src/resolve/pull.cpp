@@ -84,16 +84,30 @@ Source source_of(std::string origin, std::string revision, const std::string& sh
 // ---------------------------------------------------------------- Hugging Face
 
 constexpr std::string_view kHubHint =
-    "the repository is private, gated or not there: set HF_TOKEN to a token that may read it, and "
-    "accept its terms on its page if it has some";
+    "the repository is private, gated or not there: set HF_TOKEN to a token that may read it (or "
+    "log in with the hub's own program), and accept its terms on its page if it has some";
+
+// The token of the environment, else of the file that the hub's own program writes at a login.
+Result<std::string> hub_token(const Places& places) {
+  constexpr uint64_t kMostBytes = 4096;
+  std::string from = "HF_TOKEN", token = places.hf_token;
+  if (token.empty() && is_file(places.hf_token_path)) {
+    from = places.hf_token_path;
+    CULET_TRY(token, base::read_file(from, kMostBytes));
+  }
+  constexpr const char* kSpace = " \t\r\n";
+  token.erase(0, std::min(token.find_first_not_of(kSpace), token.size()));
+  token.erase(token.find_last_not_of(kSpace) + 1);
+  const auto printable = [](char c) { return c > ' ' && c <= '~'; };
+  if (std::all_of(token.begin(), token.end(), printable)) return token;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} has a space or a character that no token has; set it to the token "
+                          "alone",
+                          from));
+}
 
 Result<HttpRequest> hub_request(const Context& context, std::string url) {
-  const std::string& token = context.places.hf_token;
-  const auto printable = [](char c) { return c > ' ' && c <= '~'; };
-  if (!std::all_of(token.begin(), token.end(), printable)) {
-    return fail(ErrorCode::kInvalidArgument,
-                "HF_TOKEN has a space or a character that no token has; set it to the token alone");
-  }
+  CULET_TRY(const std::string token, hub_token(context.places));
   return HttpRequest{
       std::move(url), {}, token.empty() ? "" : "Bearer " + token, std::string(kHubHint)};
 }

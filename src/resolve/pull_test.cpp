@@ -222,6 +222,43 @@ TEST_F(Pull, TheTokenGoesToTheEndpointOnly) {
   EXPECT_TRUE(mentions(pull("hf:org/repo").error().message, "HF_TOKEN has"));
 }
 
+TEST_F(Pull, TheTokenOfALoginIsUsedUnlessTheEnvironmentHasOne) {
+  places_.hf_token_path = folder_ / "home/token";
+  expect_file(pull("hf:org/repo"), content_);  // no login: no token
+  EXPECT_FALSE(mentions(log(), "Bearer")) << log();
+  std::filesystem::remove_all(places_.cache);
+  write_text(places_.hf_token_path, "  hf_login\n");
+  const auto ref = pull_with(fmt::format(
+      R"({{"kind": "redirect", "to": "http://localhost:{}/elsewhere"}})", hub_->port()));
+  EXPECT_FALSE(ref);
+  serve("elsewhere", content_);
+  expect_file(pull("hf:org/repo"), content_);
+  EXPECT_TRUE(
+      mentions(log(), fmt::format("/m-Q8_0.gguf 127.0.0.1:{} Bearer hf_login", hub_->port())));
+  EXPECT_TRUE(mentions(log(), fmt::format("/elsewhere localhost:{} - ", hub_->port()))) << log();
+  EXPECT_FALSE(mentions(log(), fmt::format("localhost:{} Bearer", hub_->port()))) << log();
+  std::filesystem::remove_all(places_.cache);
+  places_.hf_token = "hf_environment";
+  write_text(folder_ / "server/log", "");
+  expect_file(pull("hf:org/repo"), content_);
+  EXPECT_TRUE(mentions(log(), "Bearer hf_environment"));
+  EXPECT_FALSE(mentions(log(), "hf_login"));
+  places_.hf_token.clear();
+  std::filesystem::remove_all(places_.cache);
+  write_text(places_.hf_token_path, "two words");
+  expect_error(pull("hf:org/repo"), places_.hf_token_path + " has a space");
+  write_text(places_.hf_token_path, std::string(5000, 'x'));
+  expect_error(pull("hf:org/repo"), places_.hf_token_path);
+}
+
+TEST_F(Pull, ALoginIsNotSentToAnotherKindOfHome) {
+  places_.hf_token_path = folder_ / "home/token";
+  write_text(places_.hf_token_path, "hf_login");
+  EXPECT_FALSE(pull("ollama:nothing"));
+  EXPECT_TRUE(mentions(log(), "/v2/library/nothing/"));
+  EXPECT_FALSE(mentions(log(), "hf_login")) << log();
+}
+
 TEST_F(Pull, Redirects) {
   expect_error(pull_with(R"({"kind": "redirect", "to": "http://example.invalid/x"})"),
                "over https only");
