@@ -123,6 +123,16 @@ TEST(Bpe, EveryByteComesBack) {
   }
 }
 
+// docs/decisions/0007: no composition, also where the published tokenizer composes.
+TEST(Bpe, TextIsNotNormalized) {
+  const auto t = TestVocabulary::bpe("qwen2").make();
+  ASSERT_TRUE(t);
+  const std::string composed = "caf\xc3\xa9", decomposed = "cafe\xcc\x81";
+  EXPECT_EQ(ids_of(*t, composed), (Ids{'c', 'a', 'f', 0xc3, 0xa9}));
+  EXPECT_EQ(ids_of(*t, decomposed), (Ids{'c', 'a', 'f', 'e', 0xcc, 0x81}));
+  EXPECT_EQ(t->detokenize(ids_of(*t, decomposed), false, false), decomposed);
+}
+
 TEST(Bpe, TokensOutsideTheAlphabetAreTheirText) {
   TestVocabulary v = TestVocabulary::bpe("gpt-2");
   const Token odd = v.token("a b\xe2\x96\x81");
