@@ -244,6 +244,10 @@ void describe_plan(const plan::Compiled& compiled, ModelInfo* info) {
   for (const plan::CacheSpec& cache : compiled.plan.caches) {
     info->caches.emplace_back(fmt::format("layer {} {}", cache.layer, cache.name), describe(cache));
   }
+  for (const plan::StateSpec& state : compiled.plan.states) {
+    info->caches.emplace_back(fmt::format("layer {} {}", state.layer, state.name),
+                              fmt::format("state, {} rows of {}", state.rows, state.width));
+  }
   info->warnings.insert(info->warnings.end(), compiled.warnings.begin(), compiled.warnings.end());
   if (info->context_length == 0) {
     info->warnings.push_back("the file does not state the context length it was trained for");

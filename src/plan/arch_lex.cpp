@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kMaxText = 256 << 10;
 constexpr size_t kMaxWord = 256;  // bytes of a name or a string
 constexpr int kMaxIndent = 200;
+constexpr size_t kMaxShown = 120;  // of a line in a message
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -173,12 +174,17 @@ class Lexer {
   std::vector<LexLine> lines_;
 };
 
+// The text and the names in it may hold any byte; a message is one printable line.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) == 127) c = '?';
+  return text;
+}
+
 }  // namespace
 
-Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code,
-                  std::string_view message) {
-  const SourceFile& f = files[static_cast<size_t>(place.file)];
-  std::string_view text = f.text;
+std::string source_text(const std::vector<SourceFile>& files, Place place) {
+  std::string_view text = files[static_cast<size_t>(place.file)].text;
   for (int line = 1; line < place.line && !text.empty(); ++line) {
     const size_t end = text.find('\n');
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
@@ -186,13 +192,16 @@ Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode c
   text = text.substr(0, text.find('\n'));
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
-  if (text.size() > 120) text = text.substr(0, 120);
-  std::string out = fmt::format("{}:{}:{}: {}", f.name, place.line, place.column, message);
+  return printable(std::string(text.substr(0, kMaxShown)));
+}
+
+Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code,
+                  std::string_view message) {
+  const std::string text = source_text(files, place);
+  std::string out = fmt::format("{}:{}:{}: {}", files[static_cast<size_t>(place.file)].name,
+                                place.line, place.column, message);
   if (!text.empty()) out += fmt::format(" (in: {})", text);
-  // The text and the names in it may hold any byte; a message is one printable line.
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) == 127) c = '?';
-  return Error{code, std::move(out)};
+  return Error{code, printable(std::move(out))};
 }
 
 Result<std::vector<LexLine>> lex(const std::vector<SourceFile>& files, int file) {

@@ -25,6 +25,9 @@ struct LexLine {
   std::vector<LexToken> tokens;  // ends with kEnd
 };
 
+// The line of text at a place, without indentation; what a message shows of it.
+std::string source_text(const std::vector<SourceFile>& files, Place place);
+
 // FILE:LINE:COLUMN: message, with the line of text behind it.
 Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code,
                   std::string_view message);

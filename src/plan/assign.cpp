@@ -154,6 +154,10 @@ void verify(const Plan& plan) {
     }
     if (op.attr.cache != kNone)
       CULET_CHECK(static_cast<size_t>(op.attr.cache) < plan.caches.size());
+    if (op.kind == OpKind::short_conv)
+      CULET_CHECK(static_cast<size_t>(op.attr.state) < plan.states.size());
+    if (op.kind == OpKind::suppress)
+      CULET_CHECK(static_cast<size_t>(op.attr.tokens) < plan.token_lists.size());
     if (op.kind == OpKind::rope) CULET_CHECK(static_cast<size_t>(op.attr.rope) < plan.ropes.size());
   }
   for (const Output& o : plan.outputs) CULET_CHECK(made[static_cast<size_t>(o.value)]);

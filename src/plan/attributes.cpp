@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 
 namespace culet::plan {
@@ -60,6 +61,26 @@ Result<void> set_word(std::string_view attribute, const Fact::Word& word, Attrib
   }
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}= is '{}'; it is one of: {}", attribute, word.text, list));
+}
+
+Result<std::vector<int32_t>> token_ids(const Fact& list, int32_t width) {
+  std::vector<int32_t> ids;
+  if (list.is_none()) return ids;
+  if (!list.list())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a metadata array of token ids or none is needed here, this is {}",
+                            list.show()));
+  const format::MetaValue& all = *list.list()->value;
+  ids.reserve(all.size());
+  for (uint64_t i = 0; i < all.size(); ++i) {
+    const std::optional<int64_t> id = all.at(i).as_int();
+    if (!id || *id < 0 || *id >= width)
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("element {} of this list is {}; a token id from 0 to {} is needed", i,
+                              id ? std::to_string(*id) : "no whole number", width - 1));
+    ids.push_back(static_cast<int32_t>(*id));
+  }
+  return ids;
 }
 
 }  // namespace culet::plan

@@ -60,6 +60,12 @@ std::string attributes_text(const Plan& plan, const Op& op) {
     out += fmt::format(" cache={}/{}", c.name, c.layer);
     if (c.policy == CachePolicy::kWindow) out += fmt::format(" window={}", c.window);
   }
+  if (a.state != kNone) {
+    const StateSpec& s = plan.states[static_cast<size_t>(a.state)];
+    out += fmt::format(" state={}/{} rows={}", s.name, s.layer, s.rows);
+  }
+  if (a.tokens != kNone)
+    out += fmt::format(" tokens={}", plan.token_lists[static_cast<size_t>(a.tokens)].size());
   if (op.kind == OpKind::attend) {
     out += fmt::format(" heads={}/{} scale={}", a.heads, a.kv_heads, a.scale);
     if (a.softcap != 0) out += fmt::format(" softcap={}", a.softcap);

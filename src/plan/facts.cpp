@@ -284,7 +284,10 @@ Result<Fact> Facts::name(const Expr& e, int layer) {
   if (n == "none") return Fact{Fact::None{}};
   if (n == "yes" || n == "true") return Fact{true};
   if (n == "no" || n == "false") return Fact{false};
-  if (n == "session.context") return Fact{static_cast<double>(context_)};
+  if (n == "session.context") {
+    ++context_uses_, context_place_ = e.place;
+    return Fact{static_cast<double>(context_)};
+  }
   if (const Let* l = let(n)) return let_value(*l, layer, e.place);
   if (starts_with(n, "meta.")) {
     bool absent = false;
@@ -317,12 +320,16 @@ Result<Fact> Facts::let_value(const Let& l, int layer, Place from) {
         fmt::format("'{}' differs from layer to layer; use it inside a layer, or index it as {}[0]",
                     l.name, l.name));
   const std::pair<const Let*, int> key{&l, each ? layer : -1};
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  if (const auto known = known_.find(key); known != known_.end()) {
+    if (known->second.from_context) ++context_uses_, context_place_ = known->second.context_place;
+    return known->second.fact;
+  }
+  const int64_t before = context_uses_;
   if (!open_.insert(key).second)
     return error(l.place, fmt::format("'{}' is defined by itself", l.name));
   auto r = eval(*l.value, key.second);
   open_.erase(key);
-  if (r) known_[key] = *r;
+  if (r) known_[key] = {*r, context_uses_ != before, context_place_};
   return r;
 }
 

@@ -75,6 +75,10 @@ class Facts {
   std::string meta_key(std::string_view name) const;  // meta.KEY -> the key in the file
   TensorId find_tensor(std::string_view file_name) const;
   bool depends_on_layer(const Expr& e);
+  // Grows whenever a result depended on `session.context`, directly or through a fact known by
+  // then; the place where the last such dependency begins.
+  int64_t context_uses() const { return context_uses_; }
+  Place context_place() const { return context_place_; }
   // Every step of work at load is paid for; a file that asks for too much is refused.
   Result<void> spend(Place p, size_t steps = 1);
 
@@ -82,6 +86,11 @@ class Facts {
   struct Variable {
     std::string_view name;
     int value;
+  };
+  struct Known {
+    Fact fact;
+    bool from_context = false;
+    Place context_place{};
   };
   Result<Fact> name(const Expr& e, int layer);
   Result<Fact> let_value(const Let& l, int layer, Place from);
@@ -105,7 +114,7 @@ class Facts {
   std::string prefix_;  // general.architecture of the model, with a dot
   int64_t context_;
   Facts* target_;
-  std::map<std::pair<const Let*, int>, Fact> known_;
+  std::map<std::pair<const Let*, int>, Known> known_;
   std::unordered_map<std::string_view, const Let*> lets_;
   std::unordered_set<const Let*> per_layer_;
   std::set<std::pair<const Let*, int>> open_;  // being evaluated: finds circles
@@ -113,6 +122,8 @@ class Facts {
   std::set<std::string> meta_keys_;
   int depth_ = 0;
   size_t steps_ = 0;
+  int64_t context_uses_ = 0;
+  Place context_place_{};
 };
 
 // Nearest of `known` to `name`, or "" when none is near.

@@ -292,6 +292,17 @@ TEST(Families, Lfm2MixesConvolutionsAndAttention) {
   EXPECT_EQ(plan.caches[0].layer, 2);
   EXPECT_EQ(plan.caches[1].layer, 4);
   EXPECT_EQ(count(plan, OpKind::short_conv), 3);
+  ASSERT_EQ(plan.states.size(), 3u);
+  for (int32_t s = 0; s < 3; ++s) {
+    const StateSpec& state = plan.states[static_cast<size_t>(s)];
+    EXPECT_EQ(state.name, "history");
+    EXPECT_EQ(state.layer, (std::array<int32_t, 3>{0, 1, 3})[static_cast<size_t>(s)]);
+    EXPECT_EQ(state.rows, 2);
+    EXPECT_EQ(state.width, 64);
+    const auto convs = ops_of(plan, OpKind::short_conv, state.layer);
+    ASSERT_EQ(convs.size(), 1u);
+    EXPECT_EQ(convs[0]->attr.state, s);
+  }
   EXPECT_EQ(ops_of(plan, OpKind::attend, 4)[0]->attr.cache, 1);
 }
 
@@ -338,6 +349,18 @@ TEST(Families, Phi3CutsOneMatrixAndPicksFactorsByContext) {
   EXPECT_EQ(factors(256), "rope_factors_short.weight");
   EXPECT_EQ(factors(257), "rope_factors_long.weight");
   EXPECT_EQ(factors(0), "rope_factors_long.weight");  // the model's own context, 1024
+}
+
+TEST(Families, OnlyRopesThatFollowTheContextForbidStreams) {
+  for (const Family& f : kFamilies) {
+    if (f.header == std::string("phi3-longrope")) continue;
+    EXPECT_EQ(plan_of(f.header, f.arch).no_stream, "") << f.header;
+  }
+  for (const int64_t context : {256, 257}) {
+    EXPECT_EQ(plan_of("phi3-longrope", "phi3", {.context = context}).no_stream,
+              "the rotary factors depend on the length of the context (phi3.arch:9: let long    = "
+              "trained > 0 and session.context > trained)");
+  }
 }
 
 TEST(Families, Qwen3MoeRoutes) {

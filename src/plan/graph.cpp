@@ -8,6 +8,7 @@
 #include "plan/arch_lex.h"
 #include "plan/attributes.h"
 #include "plan/manifest.h"
+#include "plan/memory.h"
 #include "plan/shapes.h"
 #include "plan/signature.h"
 
@@ -50,8 +51,7 @@ class Builder {
   int last_file() const { return static_cast<int>(arch_.files.size()) - 1; }
   tl::unexpected<Error> error(Place p, std::string_view message,
                               ErrorCode code = ErrorCode::kInvalidArgument) const {
-    if (layer_ < 0) return facts_.error(p, message, code);
-    return facts_.error(p, fmt::format("layer {}: {}", layer_, message), code);
+    return layer_error(facts_, layer_, p, message, code);
   }
 
   // ---- checks before and after
@@ -100,7 +100,10 @@ class Builder {
       return error(s.place, "the model expands to too many operations");
     switch (s.kind) {
       case Statement::Kind::kWhen: {
+        const int64_t before = facts_.context_uses();
         CULET_TRY(bool yes, facts_.flag(*s.value, layer_));
+        if (facts_.context_uses() != before && (has_rope(s.body) || has_rope(s.otherwise)))
+          plan_.no_stream = why_no_stream(facts_);
         return statements(yes ? s.body : s.otherwise);
       }
       case Statement::Kind::kAssign:
@@ -165,7 +168,7 @@ class Builder {
     if (!decl) return error(s.place, fmt::format("there is no cache '{}'", s.names[0]));
     if (caches_.count({decl->name, layer_}))
       return error(s.place, fmt::format("cache '{}' is appended twice in this layer", decl->name));
-    CULET_TRY(CacheSpec spec, cache_spec(*decl));
+    CULET_TRY(CacheSpec spec, cache_spec(facts_, *decl, layer_));
     ShapeCall call;
     Op op;
     op.kind = OpKind::append;
@@ -187,42 +190,6 @@ class Builder {
     for (const CacheDecl& c : arch_.caches)
       if (c.name == name) return &c;
     return nullptr;
-  }
-
-  Result<CacheSpec> cache_spec(const CacheDecl& d) {
-    CacheSpec spec;
-    spec.name = d.name;
-    spec.layer = layer_;
-    if (!d.key_heads) return error(d.place, "the cache needs 'keys HEADS x WIDTH'");
-    CULET_TRY(int64_t heads, facts_.integer(*d.key_heads, layer_, 1, 65536));
-    CULET_TRY(int64_t key_dim, facts_.integer(*d.key_dim, layer_, 1, 65536));
-    int64_t value_heads = heads, value_dim = key_dim;
-    if (d.value_heads) {
-      CULET_TRY(value_heads, facts_.integer(*d.value_heads, layer_, 1, 65536));
-      CULET_TRY(value_dim, facts_.integer(*d.value_dim, layer_, 1, 65536));
-    }
-    if (value_heads != heads)
-      return error(d.place, "keys and values have different numbers of heads");
-    spec.kv_heads = static_cast<int32_t>(heads);
-    spec.head_dim = static_cast<int32_t>(key_dim);
-    spec.value_dim = static_cast<int32_t>(value_dim);
-    if (!d.policy) return spec;
-    CULET_TRY(Fact policy, facts_.eval(*d.policy, layer_));
-    const Fact::Word* word = policy.word();
-    if (word && word->text == "full")
-      spec.policy = CachePolicy::kFull;
-    else if (word && word->text == "global")
-      spec.policy = CachePolicy::kGlobal;
-    else if (word && word->text == "window" && word->argument >= 1 && word->argument < 1e9 &&
-             word->argument == std::floor(word->argument)) {
-      spec.policy = CachePolicy::kWindow;
-      spec.window = static_cast<int64_t>(word->argument);
-    } else {
-      return error(d.policy->place,
-                   fmt::format("the policy is {}; full, global or window(n) with n >= 1 is needed",
-                               policy.show()));
-    }
-    return spec;
   }
 
   // The cache that attend(q, NAME) reads in this layer: its own, or the donor's.
@@ -361,7 +328,10 @@ class Builder {
       case Kind::kIndex:
         return layer_slice(e);
       case Kind::kIf: {
+        const int64_t before = facts_.context_uses();
         CULET_TRY(bool yes, facts_.flag(*e.kids[0], layer_));
+        if (facts_.context_uses() != before && (has_rope(*e.kids[1]) || has_rope(*e.kids[2])))
+          plan_.no_stream = why_no_stream(facts_);
         return values(*e.kids[yes ? 1 : 2]);
       }
       case Kind::kUnary:
@@ -613,8 +583,11 @@ class Builder {
         }
         case K::kFact: {
           CULET_TRY(Fact f, facts_.eval(*arg, layer_));
-          if (s.kind == OpKind::suppress && f.is_none()) return true;
-          if (s.kind == OpKind::suppress && f.list()) break;
+          if (s.kind == OpKind::suppress) {
+            CULET_TRY(bool empty, token_list(f, arg->place, op));
+            if (empty) return true;
+            break;
+          }
           if (!f.number())
             return error(arg->place, fmt::format("a number is needed here, this is {}", f.show()));
           call->facts.push_back(*f.number());
@@ -624,7 +597,7 @@ class Builder {
           CULET_TRY_VOID(cache_or_pair(*arg, op, call, cache));
           break;
         case K::kState:
-          CULET_TRY_VOID(state(*arg, call));
+          CULET_TRY_VOID(state(*arg, op, call));
           break;
         case K::kCache:
         case K::kValues:
@@ -634,6 +607,17 @@ class Builder {
     if (used < e.kids.size())
       return error(e.kids[used]->place,
                    fmt::format("{} takes {}, this is one too many", s.name, operand_text(s)));
+    return false;
+  }
+
+  // True when the list has no ids.
+  Result<bool> token_list(const Fact& list, Place p, Op* op) {
+    if (list.list()) CULET_TRY_VOID(facts_.spend(p, list.list()->value->size()));
+    auto ids = token_ids(list, at(op->in[0]).width);
+    if (!ids) return error(p, ids.error().message, ids.error().code);
+    if (ids->empty()) return true;
+    op->attr.tokens = static_cast<int32_t>(plan_.token_lists.size());
+    plan_.token_lists.push_back(std::move(*ids));
     return false;
   }
 
@@ -659,13 +643,22 @@ class Builder {
     return {};
   }
 
-  Result<void> state(const Expr& e, ShapeCall* call) {
+  Result<void> state(const Expr& e, Op* op, ShapeCall* call) {
     for (const StateDecl& s : arch_.states) {
       if (e.kind != Kind::kName || s.name != e.text) continue;
-      CULET_TRY(int64_t rows, facts_.integer(*s.rows, layer_, 1, 65536));
-      CULET_TRY(int64_t width, facts_.integer(*s.width, layer_, 1, 1 << 28));
-      call->state_rows = static_cast<int32_t>(rows),
-      call->state_width = static_cast<int32_t>(width);
+      if (layer_ < 0)
+        return error(e.place, "a state belongs to a layer; use it in the layer block");
+      if (arch_.kind != "decoder")
+        return error(e.place, fmt::format("a model of kind {} keeps no state; only a decoder does",
+                                          arch_.kind));
+      if (std::any_of(plan_.states.begin(), plan_.states.end(), [&](const StateSpec& known) {
+            return known.layer == layer_ && known.name == s.name;
+          }))
+        return error(e.place, fmt::format("state '{}' is used twice in this layer", s.name));
+      CULET_TRY(StateSpec spec, state_spec(facts_, s, layer_));
+      call->state_rows = spec.rows, call->state_width = spec.width;
+      op->attr.state = static_cast<int32_t>(plan_.states.size());
+      plan_.states.push_back(std::move(spec));
       return {};
     }
     return error(e.place, "a state's name is needed here");
@@ -684,6 +677,7 @@ class Builder {
                                         list.empty() ? "none" : list));
     }
     RopeSpec rope;
+    const int64_t before = facts_.context_uses();
     for (const AttributeRule& rule : s.attributes) {
       const Expr* given = nullptr;
       for (const NamedArgument& a : e.named)
@@ -692,8 +686,9 @@ class Builder {
         return error(e.place, fmt::format("{} needs '{}='", s.name, rule.name));
       CULET_TRY_VOID(attribute(rule, given, op, &rope));
     }
-    if (s.kind == OpKind::rope) CULET_TRY_VOID(finish_rope(e, op, rope));
-    return {};
+    if (s.kind != OpKind::rope) return {};
+    if (facts_.context_uses() != before) plan_.no_stream = why_no_stream(facts_);
+    return finish_rope(e, op, rope);
   }
 
   Result<void> attribute(const AttributeRule& rule, const Expr* given, Op* op, RopeSpec* rope) {

@@ -574,5 +574,81 @@ TEST(Language, TheDocumentListsEveryOperation) {
   }
 }
 
+// Two layers with a state of two rows each.
+Header conv_header() {
+  Header h = toy_header();
+  for (const char* l : {"blk.0.", "blk.1."}) h.tensor(l + std::string("conv.weight"), {3, 8});
+  return h.numbers("toy.banned", {3, 7}).numbers("toy.outside", {3, 8});
+}
+constexpr const char* kState =
+    "state past: rows 2, width width\nignore meta.banned, meta.outside\n";
+
+TEST(Language, EveryLayerThatUsesAStateHasOne) {
+  const ModelPtr model = conv_header().model();
+  auto c = compile_text_of(toy(kState,
+                               "layer:\n  when i == 1:\n    x = x + short_conv(x, conv, past)\n"
+                               "  ignore_me = x\n") +
+                               "ignore conv when i == 0\n",
+                           model->file);
+  ASSERT_TRUE(c) << c.error().message;
+  ASSERT_EQ(c->plan.states.size(), 1u);
+  EXPECT_EQ(c->plan.states[0].layer, 1);
+  EXPECT_EQ(c->plan.states[0].rows, 2);
+  EXPECT_EQ(c->plan.states[0].width, 8);
+  EXPECT_EQ(ops_of(c->plan, OpKind::short_conv)[0]->attr.state, 0);
+  EXPECT_NE(explain(c->plan, model->file, {}).find("state=past/1 rows=2"), std::string::npos);
+}
+
+TEST(Language, StateErrors) {
+  const ModelPtr model = conv_header().model();
+  const auto layer = [](const std::string& line) { return "layer:\n  " + line + "\n"; };
+  expect_error(toy(kState, layer("x = short_conv(x, conv, other)")), "15:", "a state's name",
+               model);
+  expect_error(toy(kState, layer("x = short_conv(short_conv(x, conv, past), conv, past)")),
+               "15:", "state 'past' is used twice in this layer", model);
+  expect_error(toy("state past: rows 3, width width\n", layer("x = short_conv(x, conv, past)")),
+               "14:", "{rows + 1, width} is needed", model);
+  expect_error(toy(kState, kLayer,
+                   "model:\n  x = embed(token_embd)\n  x = short_conv(x, \"blk.0.conv.weight\", "
+                   "past)\n  layers: layer\n  output logits = x\n"),
+               "12:", "use it in the layer block", model);
+}
+
+TEST(Language, SuppressTakesTokenIdsOfTheValue) {
+  const ModelPtr model = conv_header().model();
+  const auto with = [](const std::string& list) {
+    return toy(std::string(kState) + "ignore conv, output_norm\n", kLayer,
+               "model:\n  x = embed(token_embd)\n  layers: layer\n  output logits = suppress(x, " +
+                   list + ")\n");
+  };
+  auto c = compile_text_of(with("meta.banned"), model->file);
+  ASSERT_TRUE(c) << c.error().message;
+  const Op& op = *ops_of(c->plan, OpKind::suppress)[0];
+  EXPECT_EQ(c->plan.token_lists[static_cast<size_t>(op.attr.tokens)], (std::vector<int32_t>{3, 7}));
+  EXPECT_EQ(message_of(with("none"), model), "");
+  expect_error(with("meta.outside"), "14:", "element 1 of this list is 8; a token id from 0 to 7",
+               model);
+  expect_error(with("3"), "14:", "a metadata array of token ids or none", model);
+}
+
+TEST(Language, AStreamIsImpossibleWhenARopeFollowsTheContext) {
+  const auto why = [](const std::string& lets, const std::string& layer) {
+    return plan_of(toy(lets, "layer:\n" + layer)).no_stream;
+  };
+  const std::string rope = "  x = rope(x, pairs=halves, dims=8, base=";
+  EXPECT_EQ(why("let far = session.context > 5\n", rope + "10)\n"), "");
+  EXPECT_EQ(why("", rope + "10)\n  x = x * session.context\n"), "");
+  EXPECT_EQ(why("let far = session.context > 5\nlet b = if far then 2 else 3\n", rope + "b)\n"),
+            "the rotary factors depend on the length of the context (test.arch:8: let far = "
+            "session.context > 5)");
+  // The choice of the rope counts as well, taken or not.
+  EXPECT_NE(why("", "  when session.context > 5:\n  " + rope + "2)\n"), "");
+  EXPECT_NE(why("", "  when session.context < 5:\n    x = x * 2\n  else:\n  " + rope + "2)\n"), "");
+  EXPECT_NE(why("",
+                "  x = if session.context > 5 then x else rope(x, pairs=halves, dims=8, "
+                "base=2)\n"),
+            "");
+}
+
 }  // namespace
 }  // namespace culet::plan::test

@@ -76,6 +76,13 @@ struct CacheSpec {
   int32_t target = kNone;  // a drafter reads its target's cache of this index
 };
 
+// What short_conv remembers between passes: its last `rows` input rows. One a layer and name.
+struct StateSpec {
+  std::string name;
+  int32_t layer = 0;
+  int32_t rows = 0, width = 0;
+};
+
 enum class Mask : uint8_t { kCausal, kFull, kBand };
 
 // Every attribute any op has; ops.def says which op reads which. Defaults are the neutral values.
@@ -89,10 +96,12 @@ struct Attributes {
   bool rope_adjacent = false;  // pairs (2i, 2i+1); else (i, i + dims/2)
   bool rope_pinned = false;    // angles of the pinned position (streams)
   int32_t cache = kNone;       // index into Plan::caches (donor already resolved)
+  int32_t state = kNone;       // index into Plan::states
   int32_t heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
   float scale = 1, softcap = 0;  // attend
   Mask mask = Mask::kCausal;
   int32_t band = 0;
+  int32_t tokens = kNone;        // suppress: index into Plan::token_lists
   int32_t first = 0, count = 0;  // split, slice: columns [first, first + count)
   int32_t top = 0;               // route
   bool sigmoid = false, renormalise = false, by_position = false, by_type = false;
@@ -126,7 +135,12 @@ struct Plan {
   std::vector<LayerRange> layers;
   std::vector<RopeSpec> ropes;
   std::vector<CacheSpec> caches;
+  std::vector<StateSpec> states;
+  std::vector<std::vector<int32_t>> token_lists;  // ids inside the width of the value they go with
   std::vector<Output> outputs;
+  // Why this model cannot run as an endless stream: "the rotary factors depend on the length of the
+  // context (phi3.arch:9: let long = ...)". Empty: nothing in the plan says that it cannot.
+  std::string no_stream;
   int64_t arena_row_bytes_all = 0;     // arena = rows * this for kAll values (offsets below) ...
   int64_t arena_row_bytes_wanted = 0;  // ... followed by wanted * this for kWanted values
   std::vector<std::string> source;     // flattened text, line by line (source[0] is line 1)

@@ -184,6 +184,8 @@ std::vector<LayerKind> layer_kinds(const Plan& plan, const format::GgufFile& mod
           fmt::format("{} {}\n", plan.ops[k].line, op_line(plan, plan.ops[k], model, false));
     for (const CacheSpec& cache : plan.caches)
       if (cache.layer == static_cast<int>(i)) signature += cache_line(cache) + "\n";
+    for (const StateSpec& state : plan.states)
+      if (state.layer == static_cast<int>(i)) signature += state_line(state) + "\n";
     auto kind = std::find_if(kinds.begin(), kinds.end(),
                              [&](const LayerKind& k) { return k.signature == signature; });
     if (kind == kinds.end())
@@ -212,7 +214,7 @@ std::string statements_text(const Plan& plan, const format::GgufFile& model,
   return out;
 }
 
-// ---------------------------------------------------------------- caches and tensors
+// ---------------------------------------------------------------- caches, states and tensors
 
 int64_t token_bytes(const CacheSpec& cache) {  // float16
   return int64_t{2} * cache.kv_heads * (cache.head_dim + cache.value_dim);
@@ -235,6 +237,27 @@ std::string caches_text(const Plan& plan) {
     out += fmt::format("  {} in {} layers, {} bytes a token each\n", text, caches.size(),
                        token_bytes(*caches.front()));
   return out + fmt::format("  together {} bytes a token while every window has room (f16)\n", all);
+}
+
+std::string states_text(const Plan& plan) {
+  if (plan.states.empty()) return "";
+  std::vector<std::pair<std::string, int>> groups;
+  int64_t all = 0;
+  for (const StateSpec& state : plan.states) {
+    const std::string text = state_line(state);
+    auto same =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == text; });
+    if (same == groups.end()) same = groups.insert(same, {text, 0});
+    ++same->second;
+    all += int64_t{4} * state.rows * state.width;
+  }
+  std::string out = "\nstates\n";
+  for (const auto& [text, layers] : groups) out += fmt::format("  {} in {} layers\n", text, layers);
+  return out + fmt::format("  together {} bytes a session (f32)\n", all);
+}
+
+std::string stream_text(const Plan& plan) {
+  return plan.no_stream.empty() ? "" : fmt::format("\nno endless stream\n  {}\n", plan.no_stream);
 }
 
 // Tensors that the statements would take if they were there.
@@ -339,6 +362,10 @@ std::string cache_line(const CacheSpec& cache) {
                      cache.kv_heads, cache.head_dim, cache.value_dim);
 }
 
+std::string state_line(const StateSpec& state) {
+  return fmt::format("state {}: {} rows of {}", state.name, state.rows, state.width);
+}
+
 std::string op_line(const Plan& plan, const Op& op, const format::GgufFile& model, bool types) {
   const auto value = [&](ValueId id) {
     const Value& v = plan.values[static_cast<size_t>(id)];
@@ -364,12 +391,19 @@ std::string op_line(const Plan& plan, const Op& op, const format::GgufFile& mode
                         types ? fmt::format(" {}", quant::type_info(w.type).name) : "");
   }
   std::string attributes = attributes_text(plan, op);
+  const auto drop_layer = [&](std::string_view kind, const std::string& name, int32_t layer) {
+    const std::string with_layer = fmt::format("{}={}/{}", kind, name, layer);
+    const size_t at = attributes.find(with_layer);
+    if (layer == op.layer && at != std::string::npos)
+      attributes.replace(at, with_layer.size(), fmt::format("{}={}", kind, name));
+  };
   if (op.attr.cache != kNone) {
     const CacheSpec& cache = plan.caches[static_cast<size_t>(op.attr.cache)];
-    const std::string with_layer = fmt::format("cache={}/{}", cache.name, cache.layer);
-    const size_t at = attributes.find(with_layer);
-    if (cache.layer == op.layer && at != std::string::npos)
-      attributes.replace(at, with_layer.size(), fmt::format("cache={}", cache.name));
+    drop_layer("cache", cache.name, cache.layer);
+  }
+  if (op.attr.state != kNone) {
+    const StateSpec& state = plan.states[static_cast<size_t>(op.attr.state)];
+    drop_layer("state", state.name, state.layer);
   }
   return line + attributes;
 }
@@ -470,7 +504,8 @@ Result<std::string> check_arch(const ArchLibrary& library, const ArchText& text,
     out += layer_facts(facts, kind.layers);
     out += statements_text(graph.plan, model, source, kind.ops);
   }
-  return out + caches_text(graph.plan) + tensors_text(facts, graph.plan);
+  return out + caches_text(graph.plan) + states_text(graph.plan) + stream_text(graph.plan) +
+         tensors_text(facts, graph.plan);
 }
 
 }  // namespace culet::plan

@@ -17,7 +17,7 @@ namespace culet::plan {
 Result<std::string> describe_arch(const ArchLibrary& library, const ArchText& arch);
 
 // The text on a model: facts, the statements of one layer of each kind with shapes and types,
-// caches, and which tensors are used, ignored, or optional and not there. Errors: those of
+// caches, states, and which tensors are used, ignored, or optional and not there. Errors: those of
 // compile().
 Result<std::string> check_arch(const ArchLibrary& library, const ArchText& arch,
                                const format::GgufFile& model);
@@ -35,11 +35,13 @@ Result<std::string> diff_plans(const ArchLibrary& library, const ArchText& a, co
 std::string attributes_text(const Plan& plan, const Op& op);
 
 // An operation as a line without numbers that differ from layer to layer for no reason: its own
-// layer's tensors are blk.{i}.NAME, its own cache has no layer. types: " Q4_K" behind the shapes.
+// layer's tensors are blk.{i}.NAME, its own cache and state have no layer. types: " Q4_K" behind
+// the shapes.
 std::string op_line(const Plan& plan, const Op& op, const format::GgufFile& model, bool types);
 // The context that the model file states, as `session.context` of facts; 0: none.
 int64_t trained_context(const format::GgufFile& model);
 std::string cache_line(const CacheSpec& cache);  // "cache kv: window(512), 4 heads of 64"
+std::string state_line(const StateSpec& state);  // "state history: 2 rows of 64"
 
 // The text of logical lines of the files of an architecture, by place.
 class SourceLines {

@@ -128,6 +128,8 @@ Result<Expanded> expand(const ArchLibrary& library, const ArchText& text,
   out.layers.resize(static_cast<size_t>(graph.plan.n_layers));
   for (const CacheSpec& cache : graph.plan.caches)
     out.layers[static_cast<size_t>(cache.layer)].push_back(cache_line(cache));
+  for (const StateSpec& state : graph.plan.states)
+    out.layers[static_cast<size_t>(state.layer)].push_back(state_line(state));
   for (const Op& op : graph.plan.ops)
     (op.layer < 0 ? out.outside : out.layers[static_cast<size_t>(op.layer)])
         .push_back(op_line(graph.plan, op, model, true));
