@@ -13,30 +13,17 @@ constexpr std::align_val_t kAlign{64};
 
 size_t round64(size_t n) { return (n + 63) / 64 * 64; }
 
-size_t element_bytes(kernels::KvType type) {
-  switch (type) {
-    case kernels::kKvF32:
-      return 4;
-    case kernels::kKvF16:
-      return 2;
-    default:
-      break;
-  }
-  CULET_CHECK(!"KV type");
-  return 0;
+size_t block_bytes(kernels::KvType type, int32_t kv_heads, int32_t dim) {
+  CULET_CHECK(type < kernels::kKvTypeCount);
+  return round64(static_cast<size_t>(kv_heads) *
+                 static_cast<size_t>(kernels::kv_head_bytes(type, dim)));
 }
 
 }  // namespace
 
-size_t KvShape::k_block_bytes() const {
-  return round64(static_cast<size_t>(kv_heads) * static_cast<size_t>(head_dim) *
-                 kernels::kKvBlockRows * element_bytes(k_type));
-}
+size_t KvShape::k_block_bytes() const { return block_bytes(k_type, kv_heads, head_dim); }
 
-size_t KvShape::v_block_bytes() const {
-  return round64(static_cast<size_t>(kv_heads) * static_cast<size_t>(value_dim) *
-                 kernels::kKvBlockRows * element_bytes(v_type));
-}
+size_t KvShape::v_block_bytes() const { return block_bytes(v_type, kv_heads, value_dim); }
 
 BlockRef::~BlockRef() {
   if (block_ != nullptr && block_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) {

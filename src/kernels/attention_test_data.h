@@ -35,7 +35,6 @@ class AttentionCase {
     Kernels kernels;
     select_kernels("scalar", &kernels);
     const std::vector<float> bad_k(k_values, s.poison), bad_v(v_values, s.poison);
-    Buffer spare_k(k_values * 32 * 4), spare_v(v_values * 32 * 4);
     for (int64_t b = 0; b < blocks; b++) {
       k_blocks.emplace_back(k_values * 32 * 4);
       v_blocks.emplace_back(v_values * 32 * 4);
@@ -44,11 +43,8 @@ class AttentionCase {
         const bool gone = p >= s.length || (p >= s.pinned && p < first_kept());
         const float* row_k = gone ? bad_k.data() : &k[p * k_values];
         const float* row_v = gone ? bad_v.data() : &v[p * v_values];
-        // kv_store writes keys and values in one type; here they may differ.
-        kernels.kv_store(s.k_type, row_k, row_v, s.kv_heads, s.head_dim, s.value_dim,
-                         k_blocks[b].data(), spare_v.data(), r);
-        kernels.kv_store(s.v_type, row_k, row_v, s.kv_heads, s.head_dim, s.value_dim,
-                         spare_k.data(), v_blocks[b].data(), r);
+        kernels.kv_store(s.k_type, s.v_type, row_k, row_v, s.kv_heads, s.head_dim, s.value_dim,
+                         k_blocks[b].data(), v_blocks[b].data(), r);
       }
     }
     for (int64_t p = 0; p < s.length;) {

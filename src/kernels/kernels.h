@@ -62,7 +62,24 @@ typedef void (*MatmulF)(const PackedMatrix* w, const float* a, int64_t a_stride,
 constexpr int kKvBlockRows = 32;  // rows of a KV block; borders at multiples in absolute position
 constexpr int kPartKeys = 1024;   // a row's keys are summed in parts at multiples of this
 
-enum KvType : uint32_t { kKvF32, kKvF16, kKvTypeCount };
+// How a KV block stores its rows: float32; f16 or bf16, rounded to nearest even; or q8_0, blocks of
+// 32 along the head's dimension (the last short where it is no multiple of 32) with one scale each:
+//   d = amax / 127 (float32) rounded to the nearest f16, and to the next f16 up where amax / d
+//   would round to 128; so no q is cut, the error is at most d / 2, and d = 0 only where amax = 0
+//   q = nearest-even(x / d), d as stored; 0 where d = 0
+//   a NaN or infinity in the block, or a d past the range of f16, makes d NaN and q 0
+// A value read back is (float)q * (float)d, exact in float32; what is said below of k[d][j] and
+// v[j] means values as read back.
+enum KvType : uint32_t { kKvF32, kKvF16, kKvBf16, kKvQ8, kKvTypeCount };
+
+// Bytes of one kv head's 32 rows of a block, keys or values, of `dim` elements. A block is its kv
+// heads in turn. q8_0: a head's quants come first, in the order of the other types, then its
+// scales: keys [ceil(dim / 32)][32], values [32][ceil(dim / 32)].
+static constexpr int64_t kv_head_bytes(KvType type, int64_t dim) {
+  return type == kKvF32  ? kKvBlockRows * dim * 4
+         : type == kKvQ8 ? kKvBlockRows * (dim + (dim + 31) / 32 * 2)
+                         : kKvBlockRows * dim * 2;
+}
 
 // A run of rows inside one KV block, as a cache policy hands it to attention.
 // Two entries may name the same block (last pinned row and first evictable row in one block): they
@@ -114,10 +131,10 @@ typedef void (*AttendMerge)(float* m, float* l, float* acc, const float* pm, con
 typedef void (*AttendFinish)(const float* l, const float* acc, int64_t rows_heads,
                              int64_t value_dim, float* out, int64_t out_stride_heads);
 
-// Stores one row's k and v (float32, all kv heads) into row `r` of a block, rounded to the KV type.
-typedef void (*KvStore)(KvType type, const float* k, const float* v, int32_t kv_heads,
-                        int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block,
-                        int32_t r);
+// Stores one row's k and v (float32, all kv heads) into row `r` of a block, as the KV types say.
+typedef void (*KvStore)(KvType k_type, KvType v_type, const float* k, const float* v,
+                        int32_t kv_heads, int32_t head_dim, int32_t value_dim, uint8_t* k_block,
+                        uint8_t* v_block, int32_t r);
 
 // ---------------------------------------------------------------- rows
 

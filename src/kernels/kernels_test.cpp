@@ -467,9 +467,9 @@ TEST(Levels, KvStore) {
         std::vector<uint8_t> want(3 * 32 * (head + value) * 4), got = want;
         const size_t offset = size_t(3) * 32 * head * 4;
         for (int32_t r : {0, 13, 31}) {
-          base.kv_store(type, k.data(), v.data(), 3, head, value, want.data(), want.data() + offset,
-                        r);
-          t.kernels.kv_store(type, k.data(), v.data(), 3, head, value, got.data(),
+          base.kv_store(type, type, k.data(), v.data(), 3, head, value, want.data(),
+                        want.data() + offset, r);
+          t.kernels.kv_store(type, type, k.data(), v.data(), 3, head, value, got.data(),
                              got.data() + offset, r);
         }
         EXPECT_EQ(want, got) << t.name << " head_dim " << head;

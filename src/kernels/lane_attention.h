@@ -408,9 +408,9 @@ void store_values(KvType type, const float* v, int64_t n, uint8_t* out) {
   __builtin_memcpy(out + 2 * i, h, static_cast<size_t>(n - i) * 2);
 }
 
-void kv_store(KvType type, const float* k, const float* v, int32_t kv_heads, int32_t head_dim,
-              int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
-  store_keys(type, k, static_cast<int64_t>(kv_heads) * head_dim, k_block, r);
+void kv_store(KvType k_type, KvType type, const float* k, const float* v, int32_t kv_heads,
+              int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
+  store_keys(k_type, k, static_cast<int64_t>(kv_heads) * head_dim, k_block, r);
   for (int64_t h = 0; h < kv_heads; h++)
     store_values(type, v + h * value_dim, value_dim,
                  v_block + (h * kKvBlockRows + r) * value_dim * kv_bytes(type));

@@ -4,6 +4,7 @@
 // Visible keys of a block are a 32-bit mask per query (own, pinned): entries that share a block
 // share one maximum and one rescale. Scores that are NaN, or all -infinity, make the part NaN
 // (never an empty part), so that they reach the output and are reported.
+#include "kernels/kv_q8.h"
 #include "kernels/levels.h"
 #include "kernels/scalar_math.h"
 
@@ -16,18 +17,67 @@ namespace {
 constexpr float kMinusInf = -__builtin_inff();
 constexpr int64_t kPartBlocks = kPartKeys / kKvBlockRows;
 
-float load_kv(KvType type, const uint8_t* base, int64_t index) {
-  if (type == kKvF32) {
-    float v;
-    memcpy(&v, base + 4 * index, 4);
-    return v;
-  }
-  uint16_t h;
-  memcpy(&h, base + 2 * index, 2);
-  return half_to_float(h);
+uint16_t load_u16(const uint8_t* p) {
+  uint16_t v;
+  memcpy(&v, p, 2);
+  return v;
 }
+void store_u16(uint8_t* p, uint16_t v) { memcpy(p, &v, 2); }
 
-int64_t kv_bytes(KvType type) { return type == kKvF32 ? 4 : 2; }
+// The elements of one head's keys or values: where element d of row j is, and, of q8_0, its scale.
+struct Head {
+  KvType type;
+  bool keys;
+  int64_t dim;
+
+  int64_t index(int64_t j, int64_t d) const { return keys ? d * kKvBlockRows + j : j * dim + d; }
+  int64_t scale_offset(int64_t j, int64_t block) const {
+    const int64_t blocks = (dim + 31) / 32;
+    return kKvBlockRows * dim + 2 * (keys ? block * kKvBlockRows + j : j * blocks + block);
+  }
+  float load(const uint8_t* base, int64_t j, int64_t d) const {
+    const int64_t i = index(j, d);
+    switch (type) {
+      case kKvF16:
+        return half_to_float(load_u16(base + 2 * i));
+      case kKvBf16:
+        return bfloat16_to_float(load_u16(base + 2 * i));
+      case kKvQ8:
+        return static_cast<float>(static_cast<int8_t>(base[i])) *
+               half_to_float(load_u16(base + scale_offset(j, d / 32)));
+      default:
+        float v;
+        memcpy(&v, base + 4 * i, 4);
+        return v;
+    }
+  }
+  void store(uint8_t* base, int64_t j, const float* x) const {
+    for (int64_t d = 0; d < dim; d++) {
+      const int64_t i = index(j, d);
+      if (type == kKvF32) memcpy(base + 4 * i, x + d, 4);
+      if (type == kKvF16) store_u16(base + 2 * i, float_to_half(x[d]));
+      if (type == kKvBf16) store_u16(base + 2 * i, float_to_bfloat16(x[d]));
+      if (type == kKvQ8 && d % 32 == 0) store_q8(base, j, d, x + d);
+    }
+  }
+  void store_q8(uint8_t* base, int64_t j, int64_t first, const float* x) const {
+    const int64_t n = dim - first < 32 ? dim - first : 32;
+    uint32_t amax_bits = 0;
+    for (int64_t i = 0; i < n; i++) {
+      const uint32_t bits = float_bits(x[i]) & 0x7fffffffu;
+      if (bits > amax_bits) amax_bits = bits;
+    }
+    const uint16_t scale = q8_scale(amax_bits);
+    const float d = half_to_float(scale);
+    for (int64_t i = 0; i < n; i++) {
+      const float q = d > 0 ? (x[i] / d + kRoundMagic) - kRoundMagic : 0.0f;
+      base[index(j, first + i)] = static_cast<uint8_t>(static_cast<int8_t>(q));
+    }
+    store_u16(base + scale_offset(j, first / 32), scale);
+  }
+};
+Head key_head(KvType type, int64_t dim) { return {type, true, dim}; }
+Head value_head(KvType type, int64_t dim) { return {type, false, dim}; }
 
 uint32_t visible_mask(const AttendArgs& a, const KvEntry& e, int64_t position) {
   uint32_t mask = 0;
@@ -54,13 +104,12 @@ void score_block(const AttendArgs& a, int64_t first, int64_t end, int64_t row, i
     const KvEntry& e = a.entries[n];
     const uint32_t mask = visible_mask(a, e, a.positions[row]);
     const float* q = a.q[e.query] + row * a.q_stride + head_offset;
-    const uint8_t* k =
-        e.k + static_cast<int64_t>(a.kv_head) * a.head_dim * kKvBlockRows * kv_bytes(a.k_type);
+    const Head keys = key_head(a.k_type, a.head_dim);
+    const uint8_t* k = e.k + a.kv_head * kv_head_bytes(a.k_type, a.head_dim);
     for (int j = 0; j < kKvBlockRows; j++) {
       if (!(mask >> j & 1)) continue;
       float dot = 0;
-      for (int d = 0; d < a.head_dim; d++)
-        dot = fma1(q[d], load_kv(a.k_type, k, static_cast<int64_t>(d) * kKvBlockRows + j), dot);
+      for (int d = 0; d < a.head_dim; d++) dot = fma1(q[d], keys.load(k, j, d), dot);
       const float s = dot * a.scale;
       out->s[j] = a.softcap > 0 ? softcap1(s, a.softcap) : s;
     }
@@ -87,14 +136,13 @@ void attend_block(const AttendArgs& a, int64_t first, int64_t end, const Scores&
   *m = m2;
   for (int64_t n = first; n < end; n++) {
     const KvEntry& e = a.entries[n];
-    const uint8_t* v =
-        e.v + static_cast<int64_t>(a.kv_head) * kKvBlockRows * a.value_dim * kv_bytes(a.v_type);
+    const Head values = value_head(a.v_type, a.value_dim);
+    const uint8_t* v = e.v + a.kv_head * kv_head_bytes(a.v_type, a.value_dim);
     for (int j = e.first; j < e.first + e.rows; j++) {
       if (!(scores.mask >> j & 1)) continue;
       const float p = exp1(scores.s[j] - m2);
       l[j % 16] += p;
-      for (int d = 0; d < a.value_dim; d++)
-        acc[d] = fma1(p, load_kv(a.v_type, v, static_cast<int64_t>(j) * a.value_dim + d), acc[d]);
+      for (int d = 0; d < a.value_dim; d++) acc[d] = fma1(p, values.load(v, j, d), acc[d]);
     }
   }
 }
@@ -155,22 +203,14 @@ void attend_finish(const float* l, const float* acc, int64_t rows_heads, int64_t
       out[i * out_stride_heads + d] = acc[i * value_dim + d] / l[i];
 }
 
-void store_one(KvType type, uint8_t* base, int64_t index, float x) {
-  if (type == kKvF32) {
-    memcpy(base + 4 * index, &x, 4);
-  } else {
-    const uint16_t h = float_to_half(x);
-    memcpy(base + 2 * index, &h, 2);
+void kv_store(KvType k_type, KvType v_type, const float* k, const float* v, int32_t kv_heads,
+              int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
+  for (int64_t h = 0; h < kv_heads; h++) {
+    key_head(k_type, head_dim)
+        .store(k_block + h * kv_head_bytes(k_type, head_dim), r, k + h * head_dim);
+    value_head(v_type, value_dim)
+        .store(v_block + h * kv_head_bytes(v_type, value_dim), r, v + h * value_dim);
   }
-}
-
-void kv_store(KvType type, const float* k, const float* v, int32_t kv_heads, int32_t head_dim,
-              int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
-  for (int64_t i = 0; i < static_cast<int64_t>(kv_heads) * head_dim; i++)
-    store_one(type, k_block, i * kKvBlockRows + r, k[i]);
-  for (int64_t h = 0; h < kv_heads; h++)
-    for (int64_t d = 0; d < value_dim; d++)
-      store_one(type, v_block, (h * kKvBlockRows + r) * value_dim + d, v[h * value_dim + d]);
 }
 
 }  // namespace

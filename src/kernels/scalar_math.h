@@ -62,6 +62,7 @@ inline float fma1(float x, float y, float z) {
 }
 
 using quant::bfloat16_to_float;
+using quant::float_to_bfloat16;
 using quant::float_to_half;
 using quant::half_to_float;
 

@@ -412,9 +412,9 @@ void store_keys(KvType type, const float* k, int64_t n, uint8_t* block, int32_t 
   }
 }
 
-void kv_store(KvType type, const float* k, const float* v, int32_t kv_heads, int32_t head_dim,
-              int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
-  store_keys(type, k, static_cast<int64_t>(kv_heads) * head_dim, k_block, r);
+void kv_store(KvType k_type, KvType type, const float* k, const float* v, int32_t kv_heads,
+              int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
+  store_keys(k_type, k, static_cast<int64_t>(kv_heads) * head_dim, k_block, r);
   for (int64_t h = 0; h < kv_heads; h++)
     for (int64_t d = 0; d < value_dim; d += 16) {
       const __mmask16 m = tail_mask(value_dim - d);

@@ -37,15 +37,8 @@ void store_rows(const kernels::Kernels& kernels, const AppendArgs& a, int64_t fi
     const cache::KvSlot slot = a.cache->slot(a.start + r);
     const float* k = a.k + r * s.kv_heads * s.head_dim;
     const float* v = a.v + r * s.kv_heads * s.value_dim;
-    if (s.k_type == s.v_type) {
-      kernels.kv_store(s.k_type, k, v, s.kv_heads, s.head_dim, s.value_dim, slot.k_block,
-                       slot.v_block, slot.row);
-    } else {  // keys alone, then values alone
-      kernels.kv_store(s.k_type, k, v, s.kv_heads, s.head_dim, 0, slot.k_block, slot.v_block,
-                       slot.row);
-      kernels.kv_store(s.v_type, k, v, s.kv_heads, 0, s.value_dim, slot.k_block, slot.v_block,
-                       slot.row);
-    }
+    kernels.kv_store(s.k_type, s.v_type, k, v, s.kv_heads, s.head_dim, s.value_dim, slot.k_block,
+                     slot.v_block, slot.row);
   }
 }
 
