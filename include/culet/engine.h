@@ -120,7 +120,8 @@ class Model {
                                                const ChatOptions& options) const = 0;
 };
 
-enum class KvType : uint8_t { kF32, kF16 };
+// How a cache stores keys or values; kQ8 is q8_0: 8 bits and one scale for each 32.
+enum class KvType : uint8_t { kF32, kF16, kBf16, kQ8 };
 
 struct SessionOptions {
   // Tokens the session can hold: an append past it is an error before any work. 0: the smaller of

@@ -55,9 +55,9 @@ int64_t visible(const plan::CacheSpec& cache, int64_t position) {
 }
 
 uint64_t kv_row_bytes(const plan::CacheSpec& cache, KvType keys, KvType values) {
-  const auto size = [](KvType type) { return type == KvType::kF32 ? 4 : 2; };
-  return static_cast<uint64_t>(cache.kv_heads) *
-         static_cast<uint64_t>(cache.head_dim * size(keys) + cache.value_dim * size(values));
+  const int64_t head = kernels::kv_head_bytes(kv_type(keys), cache.head_dim) +
+                       kernels::kv_head_bytes(kv_type(values), cache.value_dim);
+  return static_cast<uint64_t>(cache.kv_heads * head / kernels::kKvBlockRows);
 }
 
 bool reads_cache(const plan::Op& op) {

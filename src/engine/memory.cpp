@@ -11,10 +11,6 @@ namespace {
 constexpr int64_t kDefaultContext = 4096;
 constexpr uint64_t kBlockHeader = 64;
 
-kernels::KvType kv_type(KvType type) {
-  return type == KvType::kF32 ? kernels::kKvF32 : kernels::kKvF16;
-}
-
 // Rows of a layer that exist at once: a window keeps itself, a pass, and what a rewind may need.
 int64_t rows_held(const plan::CacheSpec& spec, int64_t context, int64_t pass_rows) {
   if (spec.policy != plan::CachePolicy::kWindow) return context;
@@ -32,8 +28,8 @@ uint64_t context_bytes(const Model& model, const SessionOptions& options) {
       loaded.executor ? loaded.executor->limits().rows : backend::Limits{}.rows;
   uint64_t bytes = 0;
   for (const plan::CacheSpec& spec : loaded.compiled.plan.caches) {
-    const cache::KvShape shape{kv_type(options.keys), kv_type(options.values), spec.kv_heads,
-                               spec.head_dim, spec.value_dim};
+    const cache::KvShape shape{engine::kv_type(options.keys), engine::kv_type(options.values),
+                               spec.kv_heads, spec.head_dim, spec.value_dim};
     const auto blocks = static_cast<uint64_t>(
         (rows_held(spec, context, pass_rows) + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows);
     bytes += blocks * (shape.k_block_bytes() + shape.v_block_bytes() + kBlockHeader);

@@ -3,6 +3,7 @@
 
 #include "backend/executor.h"
 #include "culet/engine.h"
+#include "kernels/kernels.h"
 #include "model/model.h"
 
 #include <memory>
@@ -63,6 +64,12 @@ class ModelImpl final : public Model {
   mutable std::mutex idle_mutex_;
   mutable std::vector<backend::WorkspacePtr> idle_;  // guarded by idle_mutex_
 };
+
+inline kernels::KvType kv_type(KvType type) {
+  constexpr kernels::KvType kTypes[] = {kernels::kKvF32, kernels::kKvF16, kernels::kKvBf16,
+                                        kernels::kKvQ8};
+  return kTypes[static_cast<size_t>(type)];
+}
 
 // Every Model is a ModelImpl: only Model::load makes them.
 const ModelImpl& impl(const Model& model);

@@ -28,10 +28,6 @@ namespace {
 constexpr int64_t kDefaultContext = 4096;
 constexpr std::string_view kLogits = "logits";
 
-kernels::KvType kv_type(KvType type) {
-  return type == KvType::kF32 ? kernels::kKvF32 : kernels::kKvF16;
-}
-
 class SessionImpl final : public Session {
  public:
   SessionImpl(std::shared_ptr<const Model> model, std::unique_ptr<cache::CacheSet> caches,
