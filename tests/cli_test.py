@@ -529,6 +529,15 @@ class Inspect(Case):
             split, whole = (self.ok(culet("run", model, "the rain", "-n", "8", "-q", "--raw"))
                             for model in (first, LLAMA))
             self.assertEqual(split.stdout, whole.stdout)
+            digests = [hashlib.sha256(Path(part).read_bytes()).hexdigest() for part in (first, second)]
+            shown = self.ok(culet("show", first, "--sha256")).stdout.decode()
+            for part, digest in zip((first, second), digests):
+                self.assertRegex(shown, f"(?m)^sha256 +{digest}  {part}$")
+            file = json.loads(self.ok(culet("show", first, "--sha256", "--json")).stdout)["file"]
+            self.assertEqual([(part["path"], part["sha256"]) for part in file["parts"]],
+                             list(zip((first, second), digests)))
+            self.assertEqual(file["sha256"], digests[0])
+            self.assertEqual(file["bytes"], sum(part["bytes"] for part in file["parts"]))
             self.assert_error(culet("show", second), 1, first)
             os.remove(second)
             self.assert_error(culet("show", first), 1, "part 2 of 2", second)

@@ -35,9 +35,20 @@ Result<ModelRef> find_model(std::string_view name);
 // Called with bytes done and bytes in all; false stops with kCancelled.
 using BytesProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
-// The sha256 of the model's file: what the place knows, what was computed before for this inode,
-// size and time, or computed now and remembered in culet's cache folder.
+// The sha256 of the model's file (of a split model: of the first part): what the place knows, what
+// was computed before for this inode, size and time, or computed now and remembered in culet's
+// cache folder.
 Result<std::string> model_sha256(const ModelRef& model, const BytesProgress& progress = nullptr);
+
+struct FileDigest {
+  std::string path;
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+// The same of every file of the model, in order: one, or all parts of a split model. The progress
+// counts the bytes of all files that have to be read.
+Result<std::vector<FileDigest>> model_digests(const ModelRef& model,
+                                              const BytesProgress& progress = nullptr);
 
 struct ModelEntry {
   std::string name;  // find_model() takes it

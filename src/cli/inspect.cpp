@@ -28,7 +28,17 @@ Json to_json(const Sampling& sampling) {
           {"repeat_window", sampling.repeat_window}};
 }
 
-Json to_json(const Model& model, const ModelRef& ref, const SessionOptions& session) {
+// The files of a split model, which only --sha256 asks for.
+Json to_json(const std::vector<FileDigest>& parts) {
+  Json list = Json::array();
+  for (const FileDigest& part : parts) {
+    list.push_back({{"path", part.path}, {"bytes", part.bytes}, {"sha256", part.sha256}});
+  }
+  return list;
+}
+
+Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDigest>& files,
+             const SessionOptions& session) {
   const ModelInfo& info = model.info();
   Json type_bytes = Json::object();
   for (const auto& [name, bytes] : info.tensor_bytes) type_bytes[name] = bytes;
@@ -36,12 +46,13 @@ Json to_json(const Model& model, const ModelRef& ref, const SessionOptions& sess
   for (const auto& [name, count] : info.tensor_types) types[name] = count;
   for (const auto& [name, what] : info.caches) caches.push_back({{"name", name}, {"what", what}});
   for (const auto& [name, usable] : instruction_sets()) sets[name] = usable;
-  return {{"file",
-           {{"path", info.path},
+  Json file{{"path", info.path},
             {"bytes", info.file_bytes},
             {"origin", ref.origin},
             {"revision", ref.revision.empty() ? Json() : Json(ref.revision)},
-            {"sha256", ref.sha256.empty() ? Json() : Json(ref.sha256)}}},
+            {"sha256", ref.sha256.empty() ? Json() : Json(ref.sha256)}};
+  if (files.size() > 1) file["parts"] = to_json(files);
+  return {{"file", file},
           {"name", info.name},
           {"architecture", info.architecture},
           {"architecture_file", {{"origin", info.arch_origin}, {"sha256", info.arch_sha256}}},
@@ -123,7 +134,8 @@ std::string usable_sets() {
   return text;
 }
 
-std::string human(const Model& model, const ModelRef& ref, const SessionOptions& session) {
+std::string human(const Model& model, const ModelRef& ref, const std::vector<FileDigest>& files,
+                  const SessionOptions& session) {
   const ModelInfo& info = model.info();
   std::string text;
   const auto line = [&](std::string_view name, const std::string& value) {
@@ -132,7 +144,11 @@ std::string human(const Model& model, const ModelRef& ref, const SessionOptions&
   line("file", fmt::format("{} ({})", info.path, mebibytes(info.file_bytes)));
   line("origin", ref.revision.empty() ? ref.origin
                                       : fmt::format("{}, revision {}", ref.origin, ref.revision));
-  line("sha256", ref.sha256.empty() ? "not computed (--sha256)" : ref.sha256);
+  if (files.size() > 1) {
+    for (const FileDigest& part : files) line("sha256", part.sha256 + "  " + part.path);
+  } else {
+    line("sha256", ref.sha256.empty() ? "not computed (--sha256)" : ref.sha256);
+  }
   if (!info.name.empty()) line("name", info.name);
   line("architecture", info.architecture);
   line("architecture file", fmt::format("{}, sha256 {}", info.arch_origin, info.arch_sha256));
@@ -156,10 +172,10 @@ std::string human(const Model& model, const ModelRef& ref, const SessionOptions&
   return text;
 }
 
-Result<std::string> sha256_with_progress(const ModelRef& ref) {
+Result<std::vector<FileDigest>> digests_with_progress(const ModelRef& ref) {
   const InterruptWatch interrupt;
   StatusLine status(true);
-  return model_sha256(ref, [&](uint64_t done, uint64_t total) {
+  return model_digests(ref, [&](uint64_t done, uint64_t total) {
     status.show(fmt::format("Computing the sha256: {} of {}", mebibytes(done), mebibytes(total)));
     return !interrupt.interrupted();
   });
@@ -177,9 +193,6 @@ Result<int> explain_command(const ExplainArguments& arguments, Output& out) {
 
 Result<int> show_command(const ShowArguments& arguments, Output& out) {
   CULET_TRY(ModelRef ref, find_model(arguments.model.path));
-  if (arguments.sha256) {
-    CULET_TRY(ref.sha256, sha256_with_progress(ref));
-  }
   ModelArguments text_only = arguments.model;  // nothing runs, so nothing is prepared
   text_only.options.text_only = true;
   CULET_TRY(const auto model, load_model(text_only));
@@ -192,11 +205,17 @@ Result<int> show_command(const ShowArguments& arguments, Output& out) {
   }
   const SessionOptions session{.context = arguments.context ? arguments.context
                                                             : std::min(most, kDefaultContext)};
+  std::vector<FileDigest> files;
+  if (arguments.sha256) {
+    CULET_TRY(files, digests_with_progress(ref));
+    ref.sha256 = files.front().sha256;
+  }
   if (arguments.json) {
-    out.write(to_json(*model, ref, session).dump(2, ' ', false, Json::error_handler_t::replace) +
-              "\n");
+    out.write(
+        to_json(*model, ref, files, session).dump(2, ' ', false, Json::error_handler_t::replace) +
+        "\n");
   } else {
-    out.write(printable(human(*model, ref, session)));
+    out.write(printable(human(*model, ref, files, session)));
   }
   return kExitOk;
 }

@@ -13,6 +13,16 @@
 #include <filesystem>
 
 namespace culet::resolve {
+
+std::string digest_of_link(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(file, error)) return "";
+  const std::filesystem::path target = std::filesystem::canonical(file, error);
+  if (error || target.parent_path().filename() != "blobs") return "";
+  const std::string name = target.filename().string();
+  return is_hex(name, 64) ? name : "";
+}
+
 namespace {
 
 constexpr size_t kCommitDigits = 40, kShortestCommit = 7, kShownDigits = 8;
@@ -91,16 +101,6 @@ Result<Snapshot> find_snapshot(const std::string& repo, const std::string& revis
   return fail(ErrorCode::kNotFound,
               fmt::format("{} is in the Hugging Face cache ({}), but not its revision {}", what,
                           repo, wanted));
-}
-
-// The name of the blob that the file links to, when that is a sha256.
-std::string digest_of_link(const std::string& file) {
-  std::error_code error;
-  if (!std::filesystem::is_symlink(file, error)) return "";
-  const std::filesystem::path target = std::filesystem::canonical(file, error);
-  if (error || target.parent_path().filename() != "blobs") return "";
-  const std::string name = target.filename().string();
-  return is_hex(name, 64) ? name : "";
 }
 
 Result<void> check_parts(const std::string& folder, const std::string& first,

@@ -14,6 +14,9 @@
 
 namespace culet::resolve {
 
+// The name of the blob that the file of a snapshot links to, when that is a sha256; else "".
+std::string digest_of_link(const std::string& path);
+
 struct HubName {
   std::string org, repo;
   std::string revision;  // branch, tag, or a commit (also its first 7 or more digits); "": main

@@ -23,6 +23,11 @@ Result<std::string> model_sha256(const ModelRef& model, const BytesProgress& pro
   return resolve::model_sha256(resolve::places_from_environment(), model, progress);
 }
 
+Result<std::vector<FileDigest>> model_digests(const ModelRef& model,
+                                              const BytesProgress& progress) {
+  return resolve::model_digests(resolve::places_from_environment(), model, progress);
+}
+
 ModelList list_models() {
   return resolve::list_models(resolve::places_from_environment(), resolve::builtin_catalogue());
 }

@@ -5,6 +5,7 @@
 
 #include "base/sha256.h"
 #include "resolve/disk.h"
+#include "resolve/gguf_files.h"
 #include "resolve/hugging_face.h"
 #include "resolve/list.h"
 #include "resolve/ollama.h"
@@ -254,15 +255,52 @@ Result<RemovedModel> remove_model(const Places& places, const Catalogue& catalog
           ollama ? "run: ollama rm NAME" : (hub ? "run: hf cache delete" : "remove it yourself")));
 }
 
+namespace {
+
+Result<std::string> compute_digest(const Places& places, const std::string& path,
+                                   const BytesProgress& progress) {
+  CULET_TRY(const FileIdentity before, identity_of(path));
+  CULET_TRY(std::string sha256, base::sha256_file(path, progress));
+  const auto after = identity_of(path);
+  if (after && *after == before) remember_digest(places, path, sha256);
+  return sha256;
+}
+
+}  // namespace
+
 Result<std::string> model_sha256(const Places& places, const ModelRef& model,
                                  const BytesProgress& progress) {
   if (!model.sha256.empty()) return model.sha256;
   if (auto known = known_digest(places, model.path)) return std::move(*known);
-  CULET_TRY(const FileIdentity before, identity_of(model.path));
-  CULET_TRY(std::string sha256, base::sha256_file(model.path, progress));
-  const auto after = identity_of(model.path);
-  if (after && *after == before) remember_digest(places, model.path, sha256);
-  return sha256;
+  return compute_digest(places, model.path, progress);
+}
+
+Result<std::vector<FileDigest>> model_digests(const Places& places, const ModelRef& model,
+                                              const BytesProgress& progress) {
+  const std::vector<std::string> paths = parts_of(model.path);
+  if (paths.empty()) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{} has too many parts", model.path));
+  }
+  std::vector<FileDigest> files;
+  uint64_t unknown = 0, done = 0;
+  for (const std::string& path : paths) {
+    FileDigest file{path, file_bytes(path), path == model.path ? model.sha256 : ""};
+    if (file.sha256.empty() && is_inside(path, places.hugging_face)) {
+      file.sha256 = digest_of_link(path);
+    }
+    if (file.sha256.empty()) file.sha256 = known_digest(places, path).value_or("");
+    if (file.sha256.empty()) unknown += file.bytes;
+    files.push_back(std::move(file));
+  }
+  for (FileDigest& file : files) {
+    if (!file.sha256.empty()) continue;
+    const auto step = [&](uint64_t here, uint64_t) {
+      return !progress || progress(done + here, unknown);
+    };
+    CULET_TRY(file.sha256, compute_digest(places, file.path, step));
+    done += file.bytes;
+  }
+  return files;
 }
 
 std::string closest(std::string_view name, const std::vector<std::string>& names) {

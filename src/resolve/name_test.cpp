@@ -443,11 +443,13 @@ TEST(PlacesTest, VariablesInTheirOrder) {
   EXPECT_EQ(now().cache, "/h/.cache/culet/models");
   EXPECT_EQ(now().hf_endpoint, "https://huggingface.co");
   EXPECT_EQ(now().pypi_index, "https://pypi.org/simple");
+  EXPECT_EQ(now().hf_token_path, "/h/.cache/huggingface/token");
   all.push_back({"XDG_CACHE_HOME", "/x"});
   EXPECT_EQ(now().hugging_face, "/x/huggingface/hub");
   EXPECT_EQ(now().cache, "/x/culet/models");
   all.push_back({"HF_HOME", "/hf/"});
   EXPECT_EQ(now().hugging_face, "/hf//hub");
+  EXPECT_EQ(now().hf_token_path, "/hf//token");
   all.push_back({"HUGGINGFACE_HUB_CACHE", "/old"});
   EXPECT_EQ(now().hugging_face, "/old");
   all.push_back({"HF_HUB_CACHE", "~/new/"});
@@ -458,6 +460,12 @@ TEST(PlacesTest, VariablesInTheirOrder) {
   EXPECT_EQ(now().ollama, "/o");
   EXPECT_EQ(now().cache, std::filesystem::current_path().string() + "/relative");
   EXPECT_EQ(now().hf_endpoint, "https://mirror.example");
+  all.push_back({"HF_TOKEN_PATH", "~/my/token"});
+  EXPECT_EQ(now().hf_token_path, "/h/my/token");
+  all.push_back({"HF_TOKEN", "hf_x"});
+  EXPECT_EQ(now().hf_token, "hf_x");
+  all.push_back({"HF_HUB_DISABLE_IMPLICIT_TOKEN", "Yes"});
+  EXPECT_EQ(now().hf_token + now().hf_token_path, "");
 }
 
 // ---------------------------------------------------------------- digests, list, rm
@@ -482,6 +490,52 @@ TEST_F(Names, DigestsAreComputedOnceAndOnlyForThisFile) {
   write_text(folder_ / "n.gguf", "other");
   EXPECT_EQ(model_sha256(places_, *find(folder_ / "n.gguf"), stop).error().code,
             ErrorCode::kCancelled);
+}
+
+TEST_F(Names, EveryPartOfASplitModelHasItsDigest) {
+  const std::string first = folder_ / "m-00001-of-00002.gguf";
+  const std::string second = folder_ / "m-00002-of-00002.gguf";
+  write_text(first, "one");
+  write_text(second, "second");
+  uint64_t last_done = 0, last_total = 0;
+  const auto note = [&](uint64_t done, uint64_t total) {
+    EXPECT_GE(done, last_done);
+    last_done = done, last_total = total;
+    return true;
+  };
+  auto digests = model_digests(places_, *find(first), note);
+  ASSERT_TRUE(digests) << digests.error().message;
+  ASSERT_EQ(digests->size(), 2u);
+  EXPECT_EQ((*digests)[0].path, first);
+  EXPECT_EQ((*digests)[0].sha256, sha256_of("one"));
+  EXPECT_EQ((*digests)[1].path, second);
+  EXPECT_EQ((*digests)[1].bytes, 6u);
+  EXPECT_EQ((*digests)[1].sha256, sha256_of("second"));
+  EXPECT_EQ(last_done, 9u);
+  EXPECT_EQ(last_total, 9u);
+  last_done = last_total = 0;  // remembered
+  digests = model_digests(places_, *find(first), note);
+  EXPECT_EQ((*digests)[1].sha256, sha256_of("second"));
+  EXPECT_EQ(last_total, 0u);
+  std::filesystem::remove(second);
+  digests = model_digests(places_, *find(first), note);
+  ASSERT_FALSE(digests);
+  EXPECT_TRUE(mentions(digests.error().message, second)) << digests.error().message;
+}
+
+TEST_F(Names, TheHubKnowsTheDigestsOfAllParts) {
+  add_hub(places_, "models--org--repo", std::string(40, 'a'), "m-00001-of-00002.gguf", "one");
+  add_hub(places_, "models--org--repo", std::string(40, 'a'), "m-00002-of-00002.gguf", "second");
+  const auto ref = find("org/repo");
+  ASSERT_TRUE(ref) << ref.error().message;
+  bool asked = false;
+  const auto digests =
+      model_digests(places_, *ref, [&asked](uint64_t, uint64_t) { return asked = true; });
+  ASSERT_TRUE(digests) << digests.error().message;
+  ASSERT_EQ(digests->size(), 2u);
+  EXPECT_EQ((*digests)[0].sha256, sha256_of("one"));
+  EXPECT_EQ((*digests)[1].sha256, sha256_of("second"));
+  EXPECT_FALSE(asked);
 }
 
 TEST_F(Names, NotesBesideOwnFilesAreThoseOfTheScript) {
