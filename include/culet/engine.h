@@ -92,7 +92,9 @@ struct Message {
 };
 struct ChatOptions {
   bool add_generation_prompt = true;
-  std::string extra_json{};  // object merged into the template's variables: tools, flags; "" = none
+  // Object merged into the template's variables: tools, flags; "" = none. It may not name what
+  // comes from elsewhere: messages, add_generation_prompt, bos_token, eos_token.
+  std::string extra_json{};
 };
 
 class Session;
@@ -147,7 +149,7 @@ class Session {
   // Evaluates tokens behind the present ones. On an error nothing was appended.
   // progress(done, all) after each pass; may be empty; returning false stops with kCancelled and
   // the session as it was before the call. Callbacks must not use this session, and must not throw.
-  // A logit that is NaN or infinite in a row that is read is kNumeric.
+  // A logit that is NaN or +infinity in a row that is read is kNumeric.
   using Progress = std::function<bool(int64_t, int64_t)>;
   virtual Result<void> append(std::span<const Token> tokens, const Progress& progress = {}) = 0;
   // The same, and calls row(position, logits) for every new token's logits in order.
@@ -173,7 +175,8 @@ struct Distribution {
   double entropy = 0;          // nats
   std::vector<Candidate> top;  // highest first; equal logits: lower id first
 };
-// log-probability of `id`. Error kNumeric when a logit is NaN or infinite.
+// log-probability of `id`. Error kNumeric when a logit is NaN or +infinity, or all are -infinity
+// (which marks a token that cannot come).
 Result<double> logprob(const Model& model, std::span<const float> logits, Token id);
 Result<Distribution> distribution(const Model& model, std::span<const float> logits, int top);
 

@@ -20,6 +20,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Variables that extra_json may not name, with where they come from instead.
+constexpr struct {
+  const char* name;
+  const char* instead;
+} kOwnVariables[] = {
+    {"messages", "pass the messages as such"},
+    {"add_generation_prompt", "set ChatOptions::add_generation_prompt"},
+    {"bos_token", "it is the model file's own"},
+    {"eos_token", "it is the model file's own"},
+};
+
 // The variables that come from the conversation; their text is never the template's own.
 Result<Json> template_data(std::span<const Message> messages, const ChatOptions& options) {
   Json data = Json::object();
@@ -29,11 +40,11 @@ Result<Json> template_data(std::span<const Message> messages, const ChatOptions&
       return fail(ErrorCode::kInvalidArgument,
                   "the additional template variables must be one JSON object");
     }
-    if (data.contains("messages")) {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          "the additional template variables must not contain \"messages\"; pass messages as "
-          "such");
+    for (const auto& own : kOwnVariables) {
+      if (!data.contains(own.name)) continue;
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the additional template variables must not contain \"{}\"; {}",
+                              own.name, own.instead));
     }
   }
   Json list = Json::array();

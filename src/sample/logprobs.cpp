@@ -43,9 +43,8 @@ Result<void> LogProbs::start(std::span<const float> logits) {
     }
     if (!finite) {
       return fail(ErrorCode::kNumeric,
-                  "a logit is NaN or infinite, so there are no probabilities; the model file may "
-                  "be damaged, or try "
-                  "--precise");
+                  "a logit is NaN or +infinity, or every one is -infinity, so there are no "
+                  "probabilities; the model file may be damaged, or try --precise");
     }
   }
   double sum = 0, weighted = 0;
