@@ -191,6 +191,39 @@ TEST(Families, Gemma3MixesWindowsAndGlobalLayers) {
   EXPECT_EQ(seen.size(), 2u);
 }
 
+// The depth of the 270M model: every sixth layer is global.
+TEST(Families, Gemma3Of18LayersHasThreeGlobalOnes) {
+  constexpr uint32_t kLayers = 18;
+  Header h("gemma3");
+  h.number("gemma3.block_count", kLayers).number("gemma3.embedding_length", 32);
+  h.number("gemma3.attention.head_count", 1).number("gemma3.attention.key_length", 32);
+  h.number("gemma3.attention.sliding_window", 512);
+  h.real("gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+  h.tensor("token_embd.weight", {32, 64}).tensor("output_norm.weight", {32});
+  for (uint32_t l = 0; l < kLayers; ++l) {
+    const std::string layer = "blk." + std::to_string(l) + ".";
+    for (const char* norm : {"attn_norm", "attn_q_norm", "attn_k_norm", "post_attention_norm",
+                             "ffn_norm", "post_ffw_norm"})
+      h.tensor(layer + norm + ".weight", {32});
+    for (const char* matrix :
+         {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+      h.tensor(layer + matrix + ".weight", {32, 32});
+  }
+  const ModelPtr model = h.model();
+  auto c = compile(builtin(), model->file, {});
+  ASSERT_TRUE(c) << c.error().message;
+  ASSERT_EQ(c->plan.caches.size(), kLayers);
+  std::set<int32_t> global;
+  for (const CacheSpec& cache : c->plan.caches) {
+    if (cache.policy == CachePolicy::kGlobal) {
+      global.insert(cache.layer);
+    } else {
+      EXPECT_EQ(cache.window, 512);
+    }
+  }
+  EXPECT_EQ(global, (std::set<int32_t>{5, 11, 17}));
+}
+
 TEST(Families, Gemma3LinearStretchesOnlyGlobalLayers) {
   const ModelPtr model = fixture("gemma3-linear");
   const double factor = *model->file.find("gemma3.rope.scaling.factor")->as_number();

@@ -60,6 +60,16 @@ void expect_layer_error(const std::string& line, const std::string& part) {
   expect_error(toy("", "layer:\n  " + line + "\n"), "13:", part);
 }
 
+ModelPtr deep_model(uint32_t layers, const std::vector<std::string>& names) {
+  Header h("toy");
+  h.number("toy.block_count", layers).number("toy.embedding_length", 8).number("toy.heads", 2);
+  h.real("toy.eps", 1e-5f);
+  h.tensor("token_embd.weight", {8, 16}).tensor("output_norm.weight", {8});
+  for (uint32_t l = 0; l < layers; ++l)
+    for (const std::string& n : names) h.tensor("blk." + std::to_string(l) + "." + n, {8});
+  return h.model();
+}
+
 TEST(Language, TheSmallestFile) {
   const Plan p = plan_of(toy());
   EXPECT_EQ(p.n_layers, 2);
@@ -320,6 +330,39 @@ TEST(Language, Statements) {
   expect_layer_error("y = silu(split(x, 2))", "one value is needed here, this makes 2");
 }
 
+// Nothing of a program is an operation: no file, no network, no loop, no jump, no call.
+TEST(Language, WordsOfProgramsAreNoOperations) {
+  for (const char* word :
+       {"unless", "while", "loop",  "for",    "match", "goto",      "call",  "exec",
+        "eval",   "shell", "run",   "import", "open",  "read_file", "write", "http",
+        "fetch",  "env",   "print", "system", "sleep", "random",    "load",  "save"}) {
+    expect_layer_error("x = " + std::string(word) + "(x)", "no operation '" + std::string(word));
+    expect_error(toy(std::string(word) + " \"x\"\n"), "8:1:", "expected let, cache, state");
+  }
+  for (const char* word : {"if", "include", "require"})
+    expect_error(toy("", "layer:\n  x = " + std::string(word) + "(x)\n"), "13:", "");
+}
+
+TEST(Language, NamesOfTensorsFollowTheLayer) {
+  const ModelPtr model = deep_model(8, {"a.weight"});
+  for (const char* name :
+       {"a", "a.weight", "\"blk.{i}.a.weight\"", "none_such | a", "\"none.{i}\" | none_such | a"}) {
+    auto c = compile_text_of(toy("", "layer:\n  x = rms_norm(x, " + std::string(name) + ", eps)\n"),
+                             model->file);
+    ASSERT_TRUE(c) << c.error().message;
+    const auto norms = ops_of(c->plan, OpKind::rms_norm, 7);
+    ASSERT_EQ(norms.size(), 1u);
+    EXPECT_EQ(model->file.tensors()[static_cast<size_t>(norms[0]->weights[0])].name,
+              "blk.7.a.weight");
+  }
+  // Outside the layers there is no layer to put in.
+  for (const char* name : {"\"blk.{i}.norm.weight\"", "attn_q"})
+    expect_error(toy("", kLayer,
+                     "model:\n  x = rms_norm(embed(token_embd), " + std::string(name) +
+                         ", eps)\n  layers: layer\n  output logits = x\n"),
+                 "9:", "missing");
+}
+
 TEST(Language, Attributes) {
   const std::string view = "q = linear(x, attn_q) as [heads, 4]\n  ";
   const auto rope_error = [&](const std::string& attributes, const std::string& part) {
@@ -452,6 +495,9 @@ TEST(Language, ScopeOfALayer) {
   // What a layer makes ends with it; what it replaces stays.
   expect_error(toy("", "layer:\n  when i == 1:\n    x = x + y\n  y = x * 2\n"), "14:",
                "'y' is neither a value here nor a tensor of the model file (blk.1.y.weight)");
+  expect_error(toy("", "layer:\n  y = x * 2\n  x = y\n",
+                   "model:\n  x = embed(token_embd)\n  layers: layer\n  output logits = x + y\n"),
+               "11:", "'y' is neither a value here nor a tensor of the model file (y.weight)");
   const Plan p = plan_of(toy("", "layer:\n  x = x * 2\n"));
   EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->in[0],
             ops_of(p, OpKind::arithmetic, 0)[0]->out[0]);
@@ -497,16 +543,6 @@ class Quick {
  private:
   std::clock_t start_ = std::clock();
 };
-
-ModelPtr deep_model(uint32_t layers, const std::vector<std::string>& names) {
-  Header h("toy");
-  h.number("toy.block_count", layers).number("toy.embedding_length", 8).number("toy.heads", 2);
-  h.real("toy.eps", 1e-5f);
-  h.tensor("token_embd.weight", {8, 16}).tensor("output_norm.weight", {8});
-  for (uint32_t l = 0; l < layers; ++l)
-    for (const std::string& n : names) h.tensor("blk." + std::to_string(l) + "." + n, {8});
-  return h.model();
-}
 
 TEST(Language, ManyLayersAreQuick) {
   const Quick quick;
