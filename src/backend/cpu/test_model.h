@@ -9,6 +9,7 @@
 #include "quant/tensor_type.h"
 
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <span>
@@ -78,9 +79,8 @@ class TestModel {
   void finish() {
     constexpr auto round64 = [](int64_t n) { return (n + 63) / 64 * 64; };
     for (plan::Value& v : plan.values) {
-      const int64_t k = v.width;
-      v.row_bytes =
-          v.form == Form::kF32 ? round64(k * 4) : round64(k) + round64(k / 8) + round64(k / 8);
+      v.row_bytes = v.form == Form::kF32 ? round64(int64_t{v.width} * 4)
+                                         : plan::quant_layout(v.width).row_bytes();
       int64_t& end =
           v.rows == RowSet::kAll ? plan.arena_row_bytes_all : plan.arena_row_bytes_wanted;
       v.offset = std::exchange(end, end + v.row_bytes);
@@ -107,6 +107,15 @@ class TestModel {
     quant::dequantize_fn(t.type)(
         t.data, static_cast<int64_t>(t.elements()) / quant::type_info(t.type).block, out.data());
     return out;
+  }
+
+  // After finish(): the same model read from a mapping of this path.
+  void map(const std::string& path) {
+    std::ofstream(path, std::ios::binary)
+        .write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
+    auto opened = format::GgufFile::open(path);
+    CULET_CHECK(opened.has_value());
+    file = std::move(*opened);
   }
 
   plan::Plan plan;

@@ -2,8 +2,9 @@
 //
 // Packing goes tensor by tensor, in parallel over groups of 16 outputs, so that pages are touched
 // by the threads that fill them and at most one tensor exists twice. The source pages of a tensor
-// go as soon as it is packed, unless rows of it are also gathered. Without repacking nothing is
-// copied at all, and products read the source through source().
+// go as soon as it is packed; where rows of it are also gathered (a tied embedding), those rows
+// come back from the page cache when they are asked for. Without repacking nothing is copied at
+// all, and products read the source through source().
 #include "backend/cpu/weights.h"
 
 #include "base/check.h"
@@ -133,8 +134,7 @@ Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& fi
     CULET_TRY_VOID(weights.leave_mapped(roles[WeightRole::kProduct], file));
     return weights;
   }
-  CULET_TRY_VOID(weights.pack(roles[WeightRole::kProduct], roles[WeightRole::kGathered], file, pool,
-                              progress));
+  CULET_TRY_VOID(weights.pack(roles[WeightRole::kProduct], file, pool, progress));
   return weights;
 }
 
@@ -148,9 +148,8 @@ Result<void> Weights::leave_mapped(const std::vector<TensorId>& ids, const forma
   return {};
 }
 
-Result<void> Weights::pack(const std::vector<TensorId>& ids, const std::vector<TensorId>& gathered,
-                           const format::GgufFile& file, base::ThreadPool& pool,
-                           const Progress& progress) {
+Result<void> Weights::pack(const std::vector<TensorId>& ids, const format::GgufFile& file,
+                           base::ThreadPool& pool, const Progress& progress) {
   size_t all = 0;
   for (TensorId id : ids) {
     const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
@@ -165,9 +164,7 @@ Result<void> Weights::pack(const std::vector<TensorId>& ids, const std::vector<T
     const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
     const kernels::PackedMatrix matrix = matrix_of(tensor, packed_.data() + done);
     pack_tensor(tensor, matrix, packed_.data() + done, pool);
-    if (std::find(gathered.begin(), gathered.end(), id) == gathered.end()) {
-      file.release({tensor.data, tensor.bytes});
-    }
+    file.release({tensor.data, tensor.bytes});
     matrices_.emplace(id, matrix);
     done += round64(bytes_of(tensor));
     if (progress) progress(done, all);

@@ -4,7 +4,9 @@
 //              pages are then given back, so the resident size stays near the file's. Or, without
 //              repacking, left in the file's mapping, which other processes share; products then
 //              pack a few outputs at a time, to the same bits.
-//   gathered   (embed): read row by row from the file's mapping, never copied.
+//   gathered   (embed): read row by row from the file's mapping, never copied. A tied embedding is
+//              both: repacked for its products, and of its mapping only the rows that are asked
+//              for.
 //   vectors    (norm weights, biases, factors, arithmetic operands): converted once to float32.
 // Immutable after load().
 #pragma once
@@ -47,8 +49,7 @@ class Weights {
   static Sizes sizes(const plan::Plan& plan, const format::GgufFile& file, bool repack);
 
  private:
-  Result<void> pack(const std::vector<plan::TensorId>& ids,
-                    const std::vector<plan::TensorId>& gathered, const format::GgufFile& file,
+  Result<void> pack(const std::vector<plan::TensorId>& ids, const format::GgufFile& file,
                     base::ThreadPool& pool, const Progress& progress);
   Result<void> leave_mapped(const std::vector<plan::TensorId>& ids, const format::GgufFile& file);
   Result<void> convert(plan::TensorId id, const format::GgufFile& file);
