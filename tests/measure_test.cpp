@@ -70,8 +70,7 @@ TEST(Profile, BytesAndOperationsAddUp) {
     uint64_t bytes = 0, expected = 0;
     for (const OpTime& op : done->decode.ops) bytes += op.bytes;
     for (int64_t i = 0; i < continued; ++i) {
-      expected += costs(*model).token_bytes +
-                  kv_bytes_read(*model, KvType::kF16, KvType::kF16, prompted + i);
+      expected += costs(*model).token_bytes + kv_bytes_read(*model, {}, prompted + i);
     }
     EXPECT_EQ(bytes, expected);
     uint64_t operations = 0;
@@ -108,7 +107,7 @@ TEST(Costs, AreThoseOfTheFile) {
 TEST(Costs, WindowsBoundTheBytesOfKeysAndValues) {
   const auto model = load(gemma());  // windows of 8, and full layers
   const auto bytes = [&](KvType type, int64_t position) {
-    return kv_bytes_read(*model, type, type, position);
+    return kv_bytes_read(*model, {.keys = type, .values = type}, position);
   };
   EXPECT_EQ(2 * bytes(KvType::kF16, 100), bytes(KvType::kF32, 100));
   EXPECT_EQ(8 * bytes(KvType::kF16, 0), bytes(KvType::kF16, 7));

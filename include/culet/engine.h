@@ -125,34 +125,67 @@ class Model {
 // How a cache stores keys or values; kQ8 is q8_0: 8 bits and one scale for each 32.
 enum class KvType : uint8_t { kF32, kF16, kBf16, kQ8 };
 
+// A session without an end: layers that see everything keep the first `pinned` tokens (attention
+// sinks, or a whole system turn) and the last `window`; layers with a window of their own keep it.
+// A token costs the same, and the memory stays the same, for ever (docs/streaming.md).
+struct StreamOptions {
+  int64_t pinned = 4;
+  int64_t window = 0;  // 0: the context less the pinned tokens
+};
+
 struct SessionOptions {
   // Tokens the session can hold: an append past it is an error before any work. 0: the smaller of
   // 4096 and what the model was trained for; more than it was trained for is an error.
   int64_t context = 0;
   KvType keys = KvType::kF16, values = KvType::kF16;
+  // (keys, values) of layers with a window of their own, where they differ.
+  std::optional<std::pair<KvType, KvType>> window_types{};
+  std::optional<StreamOptions> stream{};
+  int64_t start = 0;  // position of the first token, a multiple of 32: to try far positions
 };
 
-// Bytes of a session's cache when its context is full.
+// Bytes of one kind of layer's memory when the context is full, or the stream is under way.
+struct LayerMemory {
+  std::string kind;  // "window(512)", "full", "stream(4, 4092)", "state"
+  int64_t layers = 0;
+  uint64_t payload = 0;    // of the rows that are seen
+  uint64_t allocated = 0;  // between passes: whole blocks, and rows kept for a rewind
+};
+struct ContextMemory {
+  std::vector<LayerMemory> layers;
+  uint64_t payload = 0, allocated = 0;  // of all
+  uint64_t most = 0;                    // allocated during a pass
+};
+// Known before anything is allocated. Errors: as Session::make for options that make no sense.
+Result<ContextMemory> context_memory(const Model& model, const SessionOptions& options);
+// The most of it that is allocated at any time; 0 for options that make no sense.
 uint64_t context_bytes(const Model& model, const SessionOptions& options);
 
 // One timeline of tokens with its memory.
+//
+// The logits of a token depend on the model, the tokens before it and the options alone, bit for
+// bit: not on how they were appended, on forks, rewinds, snapshots or on other sessions.
 class Session {
  public:
+  // kUnsupported: a stream of an architecture that cannot have one, with the reason.
   static Result<std::unique_ptr<Session>> make(std::shared_ptr<const Model> model,
                                                const SessionOptions& options);
   virtual ~Session() = default;
 
   virtual const Model& model() const = 0;
-  virtual int64_t context() const = 0;                        // tokens it can hold
-  virtual std::pair<KvType, KvType> cache_types() const = 0;  // of keys, of values
+  virtual const SessionOptions& options() const = 0;  // with every default filled in
+  virtual int64_t context() const = 0;                // tokens it can hold; a stream: INT64_MAX
+  virtual int64_t length() const = 0;                 // tokens appended
+  // The tokens; of a stream the last of them, at least as many as some layer still sees.
   virtual std::span<const Token> tokens() const = 0;
+  virtual int64_t evicted() const = 0;  // tokens that layers without a window do not see any more
   // Evaluates tokens behind the present ones. On an error nothing was appended.
   // progress(done, all) after each pass; may be empty; returning false stops with kCancelled and
   // the session as it was before the call. Callbacks must not use this session, and must not throw.
   // A logit that is NaN or +infinity in a row that is read is kNumeric.
   using Progress = std::function<bool(int64_t, int64_t)>;
   virtual Result<void> append(std::span<const Token> tokens, const Progress& progress = {}) = 0;
-  // The same, and calls row(position, logits) for every new token's logits in order.
+  // The same, and calls row(index, logits) for every new token's logits in order.
   using RowFn = std::function<void(int64_t, std::span<const float>)>;
   virtual Result<void> append_each(std::span<const Token> tokens, const RowFn& row,
                                    const Progress& progress = {}) = 0;
@@ -160,11 +193,40 @@ class Session {
   // rewind.
   virtual std::span<const float> logits() const = 0;
   virtual void clear() = 0;  // as a new session, bit for bit
-  // Forgets tokens from `length` on. False: the memory needed is gone; clear and append again
-  // (then nothing changed).
+  // Forgets tokens from `length` on. False: the memory needed is gone, or a state cannot go back
+  // that far; clear and append again (then nothing changed).
   virtual bool rewind(int64_t length) = 0;
-  virtual uint64_t memory_bytes() const = 0;
+
+  // Another session with the same past. Memory is shared until one of the two appends.
+  virtual std::unique_ptr<Session> fork() const = 0;
+  // Becomes a fork of `other`. kInvalidArgument: it is of another model or has other options.
+  virtual Result<void> become(const Session& other) = 0;
+  // To and from a file (docs/formats/snapshot.md). What restore() refuses (another model, other
+  // options, a damaged file) leaves the session as it was.
+  virtual Result<void> save(const std::string& path, const Progress& progress = {}) const = 0;
+  virtual Result<void> restore(const std::string& path, const Progress& progress = {}) = 0;
+
+  // Makes the session hold exactly these tokens: keeps the longest prefix it can and evaluates the
+  // rest. On an error the session is as it was.
+  struct Synced {
+    int64_t reused = 0, evaluated = 0, evicted = 0;  // evicted: as evicted() afterwards
+  };
+  virtual Result<Synced> sync(std::span<const Token> tokens, const Progress& progress = {}) = 0;
+
+  virtual uint64_t memory_bytes() const = 0;  // held now; what forks share counts for each
 };
+
+// Appends to several sessions of one model in common passes: a token here, a piece of a prompt
+// there. Each entry succeeds or fails by itself, as Session::append does. The bits are those of
+// separate appends.
+struct BatchItem {
+  Session* session;  // each only once
+  std::span<const Token> tokens;
+  bool logits = true;    // false: the last token's logits are not wanted; logits() is empty
+  Session::RowFn row{};  // given: called for every token's logits, as append_each does
+};
+std::vector<Result<void>> append_batch(std::span<const BatchItem> items,
+                                       const Session::Progress& progress = {});
 
 // Distribution of the next token from raw logits.
 struct Candidate {

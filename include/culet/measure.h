@@ -24,7 +24,7 @@ Costs costs(const Model& model);
 
 // Bytes of keys and values that the token at `position` (from 0) reads: windows count as far as
 // they reach, a cache that several layers read counts for each.
-uint64_t kv_bytes_read(const Model& model, KvType keys, KvType values, int64_t position);
+uint64_t kv_bytes_read(const Model& model, const SessionOptions& options, int64_t position);
 
 // Bytes a second that a plain loop reads, with the model's threads, from a buffer that no cache
 // holds: the fastest of several sweeps. Takes about half a second. kExhausted: no memory for it.

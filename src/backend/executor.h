@@ -31,7 +31,7 @@ struct Limits {
 // One session's consecutive rows in a batch.
 struct Segment {
   cache::CacheSet* caches;  // null for an encoder
-  int64_t start;            // absolute position of the first row
+  int64_t start;            // absolute position of the first row: caches->length()
   std::span<const int32_t> tokens;
   std::span<const int32_t> wanted;  // ascending indices into tokens whose outputs are wanted
 };

@@ -1,10 +1,11 @@
-// Random programs of reserve, commit, truncate and clear against a model that keeps every row's tag
-// in a plain vector, and the rules of exactness.md one by one.
+// Random programs of reserve, commit, truncate, fork, save and clear against a model that keeps
+// every row's tag in a plain vector, and the rules of rows and blocks one by one.
 #include "cache/cache_set.h"
 #include "cache/kv_block.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -28,115 +29,209 @@ float read_tag(const KvEntry& entry, int32_t row) {
   return tag;
 }
 
-// The entries name exactly the rows [first, last], ascending, inside one block each.
-void expect_rows(const LayerCache& cache, const std::vector<float>& tags, Position query_first,
-                 Position last, Position first_key) {
+// What the cache should hold, kept simply: every row's tag, and where the rows begin that are left
+// between the pinned blocks and the present.
+struct Model {
+  Retention retention;
+  int64_t reserve;
+  Position start = 0;
+  std::vector<float> tags{};
+  Position gap_end = 0;
+
+  Position length() const { return start + static_cast<Position>(tags.size()); }
+  Position pinned_blocks_end() const { return start + (retention.pinned + 31) / 32 * 32; }
+  Position first_visible(Position p) const {
+    return retention.full() ? start : std::max(start, p - retention.window + 1);
+  }
+  void commit() {
+    if (retention.full()) return;
+    const Position kept = first_visible(std::max(start, length() - reserve)) / 32 * 32;
+    if (kept > pinned_blocks_end()) gap_end = std::max(gap_end, kept);
+  }
+  bool can_truncate(Position n) const {
+    return n >= length() || gap_end == 0 || n <= pinned_blocks_end() || first_visible(n) >= gap_end;
+  }
+  void truncate(Position n) {
+    if (n < length()) tags.resize(static_cast<size_t>(n - start));
+    if (n <= pinned_blocks_end()) gap_end = 0;
+  }
+};
+
+// The entries name exactly the rows that queries at [first, last] may see, ascending, inside one
+// block each: pinned ones for the pinned query, then those of the window.
+void expect_rows(const LayerCache& cache, const Model& model, Position first, Position last) {
   std::vector<KvEntry> entries;
-  cache.view(query_first, last, &entries);
-  Position next = first_key;
+  cache.view(first, last, &entries);
+  const Position pinned_end = std::min(model.start + model.retention.pinned, last + 1);
+  Position next =
+      pinned_end > model.start ? model.start : std::max(model.first_visible(first), pinned_end);
   for (const KvEntry& e : entries) {
     EXPECT_EQ(e.position, next);
     EXPECT_EQ(e.block_index, e.position / 32);
     EXPECT_EQ(e.first, e.position % 32);
-    EXPECT_EQ(e.query, 0u);
+    EXPECT_EQ(e.query, e.position < pinned_end ? 1u : 0u);
     EXPECT_GT(e.rows, 0);
     EXPECT_LE(e.first + e.rows, 32);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(e.k) % 64, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(e.v) % 64, 0u);
     for (int32_t i = 0; i < e.rows; ++i) {
-      EXPECT_EQ(read_tag(e, i), tags[static_cast<size_t>(next + i)]) << next + i;
+      EXPECT_EQ(read_tag(e, i), model.tags[static_cast<size_t>(next + i - model.start)])
+          << next + i;
     }
     next += e.rows;
+    if (next == pinned_end) next = std::max(model.first_visible(first), pinned_end);
   }
   EXPECT_EQ(next, last + 1);
 }
 
-struct Model {
-  int64_t window;  // INT64_MAX: full
-  int64_t reserve;
-  std::vector<float> tags;
-  int64_t oldest = 0;
-
-  int64_t first_visible(int64_t p) const {
-    return window == INT64_MAX ? 0 : std::max<int64_t>(0, p - window + 1);
-  }
-  void commit() {
-    const int64_t length = static_cast<int64_t>(tags.size());
-    oldest = std::max(oldest, first_visible(std::max<int64_t>(0, length - reserve)) / 32 * 32);
-  }
-  bool can_truncate(int64_t n) const {
-    return n >= static_cast<int64_t>(tags.size()) || oldest <= first_visible(n);
-  }
+struct Timeline {
+  LayerCache cache;
+  Model model;
 };
 
-void random_program(LayerCache& cache, Model model, uint32_t seed) {
+void append_rows(Timeline* t, int64_t n, bool give_up, float* tag) {
+  const Position length = t->model.length();
+  ASSERT_TRUE(t->cache.reserve(length, n));
+  if (give_up) {
+    EXPECT_EQ(t->cache.truncate(length), Truncation::kDone);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    t->model.tags.push_back(++*tag);
+    write_tag(t->cache, length + i, *tag);
+  }
+  if (n > 0) expect_rows(t->cache, t->model, length, length + n - 1);
+  t->cache.commit(length + n);
+  t->model.commit();
+}
+
+// Three timelines that are appended to, cut, cleared, saved, and replaced by forks of each other.
+void random_program(const Retention& retention, int64_t reserve, Position start, uint32_t seed) {
   std::mt19937 rng(seed);
   const auto pick = [&](int64_t n) {
     return static_cast<int64_t>(rng() % static_cast<uint64_t>(n));
   };
   float tag = 0;
+  const Timeline fresh{LayerCache(kShape, retention, reserve, start), {retention, reserve, start}};
+  std::vector<Timeline> all(3, fresh);
   for (int step = 0; step < 400; ++step) {
-    const int64_t length = static_cast<int64_t>(model.tags.size());
-    const int64_t action = pick(20);
+    Timeline& t = all[static_cast<size_t>(pick(3))];
+    const Position length = t.model.length();
+    const int64_t action = pick(22);
     if (action < 14) {
-      const int64_t n = action < 8 ? 1 : pick(80);
-      ASSERT_TRUE(cache.reserve(length, n));
-      if (action == 13) {  // reserved, then given up
-        EXPECT_EQ(cache.truncate(length), Truncation::kDone);
-        continue;
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        model.tags.push_back(++tag);
-        write_tag(cache, length + i, tag);
-      }
-      if (n > 0)
-        expect_rows(cache, model.tags, length, length + n - 1, model.first_visible(length));
-      cache.commit(length + n);
-      model.commit();
+      append_rows(&t, action < 8 ? 1 : pick(80), action == 13, &tag);
     } else if (action < 19) {
-      const int64_t n = action < 18 ? std::max<int64_t>(0, length - pick(40)) : pick(length + 10);
-      const bool possible = model.can_truncate(n);
-      EXPECT_EQ(cache.can_truncate(n), possible) << n << " of " << length;
-      EXPECT_EQ(cache.truncate(n), possible ? Truncation::kDone : Truncation::kRebuildNeeded);
-      if (possible && n < length) model.tags.resize(static_cast<size_t>(n));
+      const Position n =
+          action < 18 ? std::max(start, length - pick(40)) : start + pick(length - start + 10);
+      const bool possible = t.model.can_truncate(n);
+      EXPECT_EQ(t.cache.can_truncate(n), possible) << n << " of " << length;
+      EXPECT_EQ(t.cache.truncate(n), possible ? Truncation::kDone : Truncation::kRebuildNeeded);
+      if (possible) t.model.truncate(n);
+    } else if (action < 21) {
+      t = all[static_cast<size_t>(pick(3))];
     } else if (pick(4) == 0) {
-      cache.clear();
-      model.tags.clear();
-      model.oldest = 0;
+      t.cache.clear();
+      t.model.truncate(start);
+    }
+    if (step % 50 == 0) {
+      std::vector<std::byte> bytes;
+      ASSERT_TRUE(t.cache.save([&](std::span<const std::byte> b) {
+        bytes.insert(bytes.end(), b.begin(), b.end());
+        return true;
+      }));
+      size_t at = 0;
+      ASSERT_TRUE(t.cache.load(t.model.length(), [&](std::span<std::byte> b) {
+        if (b.size() > bytes.size() - at) return false;
+        std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), b.size(), b.begin());
+        at += b.size();
+        return true;
+      }));
+      EXPECT_EQ(at, bytes.size());
     }
   }
 }
 
 TEST(Cache, FullRandomPrograms) {
-  for (uint32_t seed = 0; seed < 20; ++seed) {
-    auto cache = make_full(kShape);
-    random_program(*cache, {INT64_MAX, 0, {}}, seed);
-  }
+  for (uint32_t seed = 0; seed < 20; ++seed) random_program({}, 0, 0, seed);
 }
 
 TEST(Cache, WindowRandomPrograms) {
   for (int64_t window : {1, 5, 32, 33, 100}) {
     for (int64_t reserve : {0, 7, 32, 64}) {
-      for (uint32_t seed = 0; seed < 5; ++seed) {
-        auto cache = make_window(kShape, window, reserve);
-        random_program(*cache, {window, reserve, {}}, seed);
+      for (uint32_t seed = 0; seed < 5; ++seed) random_program({0, window}, reserve, 0, seed);
+    }
+  }
+}
+
+TEST(Cache, StreamRandomPrograms) {
+  for (int64_t pinned : {1, 4, 32, 70}) {
+    for (int64_t window : {1, 5, 32, 33, 100}) {
+      for (int64_t reserve : {0, 32}) {
+        for (uint32_t seed = 0; seed < 5; ++seed)
+          random_program({pinned, window}, reserve, seed % 2 == 0 ? 0 : 3200, seed);
       }
     }
   }
 }
 
+TEST(Cache, AForkSharesBlocksUntilItDiverges) {
+  float tag = 0;
+  Timeline a{LayerCache(kShape, {}, 32), {{}, 32}};
+  append_rows(&a, 100, false, &tag);
+  const size_t before = a.cache.allocated_bytes();
+  Timeline b = a;
+  EXPECT_EQ(b.cache.allocated_bytes(), before);  // one pool for both
+  append_rows(&b, 1, false, &tag);               // copies the open block, no other
+  const size_t block = a.cache.held_bytes() / 4;
+  EXPECT_EQ(b.cache.allocated_bytes(), before + block);
+  append_rows(&a, 1, false, &tag);  // alone on its block again
+  EXPECT_EQ(b.cache.allocated_bytes(), before + block);
+  expect_rows(a.cache, a.model, 100, 100);
+  expect_rows(b.cache, b.model, 100, 100);
+}
+
+TEST(Cache, SavedBytesDoNotDependOnHistory) {
+  const auto saved = [](const std::vector<int64_t>& chunks) {
+    Timeline t{LayerCache(kShape, {4, 40}, 16), {{4, 40}, 16}};
+    float tag = 0;
+    for (int64_t n : chunks) append_rows(&t, n, false, &tag);
+    std::vector<std::byte> bytes;
+    EXPECT_TRUE(t.cache.save([&](std::span<const std::byte> b) {
+      bytes.insert(bytes.end(), b.begin(), b.end());
+      return true;
+    }));
+    return bytes.size();
+  };
+  EXPECT_EQ(saved({200, 11}), saved(std::vector<int64_t>(211, 1)));
+}
+
+TEST(Cache, LoadRefusesWhatThePolicyNeverMakes) {
+  LayerCache cache(kShape, {4, 40}, 16);
+  for (const int64_t gap : {int64_t{-1}, int64_t{100}, INT64_MAX, INT64_MIN}) {
+    const auto source = [&](std::span<std::byte> out) {
+      std::fill(out.begin(), out.end(), std::byte{0});
+      if (out.size() == sizeof gap) std::memcpy(out.data(), &gap, sizeof gap);
+      return true;
+    };
+    const auto loaded = cache.load(1000, source);
+    ASSERT_FALSE(loaded) << gap;
+    EXPECT_EQ(loaded.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(cache.held_bytes(), 0u);
+  }
+}
+
 TEST(Cache, WindowKeepsItsReserveAndDropsTheRest) {
-  auto cache = make_window(kShape, 40, 16);
+  LayerCache cache(kShape, {0, 40}, 16);
   for (int64_t p = 0; p < 5000; ++p) {
-    ASSERT_TRUE(cache->reserve(p, 1));
-    cache->commit(p + 1);
-    EXPECT_TRUE(cache->can_truncate(std::max<int64_t>(0, p + 1 - 16))) << p;
+    ASSERT_TRUE(cache.reserve(p, 1));
+    cache.commit(p + 1);
+    EXPECT_TRUE(cache.can_truncate(std::max<int64_t>(0, p + 1 - 16))) << p;
   }
   const size_t block = kShape.k_block_bytes() + kShape.v_block_bytes() + sizeof(KvBlock);
-  EXPECT_LE(cache->bytes(), 5 * block);
-  EXPECT_EQ(cache->truncate(4000), Truncation::kRebuildNeeded);
-  EXPECT_EQ(cache->truncate(4990), Truncation::kDone);
-  EXPECT_EQ(cache->visibility().window, 40);
+  EXPECT_LE(cache.allocated_bytes(), 5 * block);
+  EXPECT_EQ(cache.truncate(4000), Truncation::kRebuildNeeded);
+  EXPECT_EQ(cache.truncate(4990), Truncation::kDone);
+  EXPECT_EQ(cache.visibility().window, 40);
 }
 
 TEST(Cache, BlockBytes) {
@@ -160,14 +255,15 @@ TEST(Cache, BlockIsSharedUntilTheLastOwnerLetsGo) {
   EXPECT_EQ(pool.take().k(), memory);  // recycled
 }
 
-std::vector<plan::CacheSpec> specs() {
-  plan::CacheSpec full{"kv", 0, plan::CachePolicy::kGlobal, 0, 2, 4, 4};
-  plan::CacheSpec window{"kv", 1, plan::CachePolicy::kWindow, 48, 1, 8, 8};
-  return {full, window};
+plan::Plan two_layers() {
+  plan::Plan plan;
+  plan.caches.push_back({"kv", 0, plan::CachePolicy::kGlobal, 0, 2, 4, 4});
+  plan.caches.push_back({"kv", 1, plan::CachePolicy::kWindow, 48, 1, 8, 8});
+  return plan;
 }
 
 TEST(CacheSet, MovesAllLayersTogether) {
-  auto set = CacheSet::make(specs(), {.max_positions = 500, .rewind_reserve = 8});
+  auto set = CacheSet::make(two_layers(), {.max_positions = 500, .rewind_reserve = 8});
   ASSERT_TRUE(set);
   CacheSet& caches = **set;
   for (int i = 0; i < 40; ++i) {
@@ -189,7 +285,7 @@ TEST(CacheSet, MovesAllLayersTogether) {
 }
 
 TEST(CacheSet, ReserveIsAllOrNothing) {
-  auto set = CacheSet::make(specs(), {.max_positions = 64});
+  auto set = CacheSet::make(two_layers(), {.max_positions = 64});
   ASSERT_TRUE(set);
   ASSERT_TRUE((*set)->reserve(60));
   (*set)->commit(60);
@@ -203,11 +299,11 @@ TEST(CacheSet, ReserveIsAllOrNothing) {
 }
 
 TEST(CacheSet, RefusesSpecsWithoutSense) {
-  auto bad = specs();
-  bad[1].window = 0;
+  plan::Plan bad = two_layers();
+  bad.caches[1].window = 0;
   EXPECT_FALSE(CacheSet::make(bad, {}));
-  bad = specs();
-  bad[0].head_dim = 0;
+  bad = two_layers();
+  bad.caches[0].head_dim = 0;
   EXPECT_FALSE(CacheSet::make(bad, {}));
 }
 

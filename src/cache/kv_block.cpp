@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 
+#include <cstring>
 #include <new>
 
 namespace culet::cache {
@@ -25,6 +26,47 @@ size_t KvShape::k_block_bytes() const { return block_bytes(k_type, kv_heads, hea
 
 size_t KvShape::v_block_bytes() const { return block_bytes(v_type, kv_heads, value_dim); }
 
+size_t KvShape::row_bytes() const {
+  return static_cast<size_t>(kv_heads) *
+         static_cast<size_t>(kernels::kv_head_bytes(k_type, head_dim) +
+                             kernels::kv_head_bytes(v_type, value_dim)) /
+         kernels::kKvBlockRows;
+}
+
+// Elements of `size` bytes: keys lie [dim][32] a head, values [32][dim], and behind them, in the
+// same two orders, the f16 scales of the types that have some.
+void clear_rows(const KvShape& shape, int32_t rows, std::span<std::byte> block) {
+  const auto first = static_cast<size_t>(rows), all = size_t{kernels::kKvBlockRows};
+  const auto columns = [&](std::byte* at, size_t n, size_t size) {
+    for (size_t i = 0; i < n; ++i)
+      std::memset(at + (i * all + first) * size, 0, (all - first) * size);
+  };
+  const auto tail = [&](std::byte* at, size_t size) {
+    std::memset(at + first * size, 0, (all - first) * size);
+  };
+  struct Part {
+    size_t head, size, elements, scales;  // bytes: of a head, of an element, of all of them
+  };
+  const auto part = [all](kernels::KvType type, int32_t dim) {
+    const auto head = static_cast<size_t>(kernels::kv_head_bytes(type, dim));
+    const size_t size = static_cast<size_t>(kernels::kv_head_bytes(type, 32)) / (32 * all);
+    const size_t elements = static_cast<size_t>(dim) * all * size;
+    return Part{head, size, elements, head - elements};
+  };
+  const Part k = part(shape.k_type, shape.head_dim), v = part(shape.v_type, shape.value_dim);
+  std::byte* keys = block.data();
+  std::byte* values = block.data() + shape.k_block_bytes();
+  for (int32_t h = 0; h < shape.kv_heads; ++h, keys += k.head, values += v.head) {
+    columns(keys, static_cast<size_t>(shape.head_dim), k.size);
+    columns(keys + k.elements, k.scales / (2 * all), 2);
+    tail(values, v.elements / all);
+    tail(values + v.elements, v.scales / all);
+  }
+  // What rounds keys and values up to 64 bytes is never written either.
+  std::memset(keys, 0, static_cast<size_t>(block.data() + shape.k_block_bytes() - keys));
+  std::memset(values, 0, static_cast<size_t>(block.data() + block.size() - values));
+}
+
 BlockRef::~BlockRef() {
   if (block_ != nullptr && block_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     block_->pool->give_back(block_);
@@ -38,12 +80,19 @@ BlockPool::BlockPool(const KvShape& shape)
       bytes_(sizeof(KvBlock) + shape.k_block_bytes() + shape.v_block_bytes()) {}
 
 BlockPool::~BlockPool() {
-  CULET_CHECK(allocated_ == static_cast<size_t>(free_count_));
+  trim();
+  CULET_CHECK(allocated_ == 0);
+}
+
+void BlockPool::trim() {
+  const std::lock_guard lock(mutex_);
   while (free_ != nullptr) {
     KvBlock* next = free_->next_free;
     ::operator delete(free_, kAlign);
     free_ = next;
+    --allocated_;
   }
+  free_count_ = 0;
 }
 
 BlockRef BlockPool::take() {

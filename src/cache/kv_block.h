@@ -5,17 +5,28 @@
 // the pool locked, because owners may live on different threads.
 #pragma once
 
-#include "cache/layer_cache.h"
+#include "kernels/kernels.h"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace culet::cache {
+
+using Position = int64_t;
+
+struct KvShape {
+  kernels::KvType k_type = kernels::kKvF16, v_type = kernels::kKvF16;
+  int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
+  size_t k_block_bytes() const;  // one block of 32 rows
+  size_t v_block_bytes() const;
+  size_t row_bytes() const;  // of one row, without what a block adds
+};
 
 class BlockPool;
 
@@ -51,7 +62,7 @@ class BlockRef {
   KvBlock* block_ = nullptr;
 };
 
-// Blocks of one shape. Keeps some free ones, so that a window turns over without the allocator.
+// Blocks of one shape. Keeps a free one, so that a window turns over without the allocator.
 // Outlives its blocks: every cache that may hold one shares the pool.
 class BlockPool {
  public:
@@ -60,19 +71,24 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  BlockRef take();                 // empty: out of memory. The rows hold garbage.
-  void give_back(KvBlock* block);  // by the last owner
-  size_t block_bytes() const { return bytes_; }
+  BlockRef take();                               // empty: out of memory. The rows hold garbage.
+  void give_back(KvBlock* block);                // by the last owner
+  void trim();                                   // frees what nobody uses
+  size_t block_bytes() const { return bytes_; }  // of the allocation
+  size_t row_bytes() const { return bytes_ - sizeof(KvBlock); }  // of the keys and values in it
   size_t k_bytes() const { return k_bytes_; }
   size_t bytes() const;  // of all blocks, used and free
 
  private:
-  static constexpr int kKeptFree = 16;
+  static constexpr int kKeptFree = 1;
   mutable std::mutex mutex_;
   KvBlock* free_ = nullptr;
   int free_count_ = 0;
   size_t allocated_ = 0;    // blocks
   size_t k_bytes_, bytes_;  // of the keys; of a whole allocation
 };
+
+// Makes rows [rows, 32) of a block's bytes (keys, then values) zero.
+void clear_rows(const KvShape& shape, int32_t rows, std::span<std::byte> block);
 
 }  // namespace culet::cache

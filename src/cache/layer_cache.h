@@ -1,11 +1,21 @@
-// The memory of one layer of one session, behind one interface for every policy.
+// The keys and values of one layer of one session.
 //
 // Rows are written once, at their absolute position, into blocks of 32 rows whose borders are
-// multiples of 32 in absolute position, and never rewritten. A policy answers: which keys may a row
-// see, which blocks may go after a row is committed, to which length can we rewind.
-// Attention asks for a list of KvEntry (block, first row, position, rows, which query).
+// multiples of 32 in absolute position, and never rewritten. What differs between policies is data:
+// which keys a row sees (Retention). Everything else follows from it: which blocks may go, and to
+// which lengths a rewind works.
+//
+//   full              pinned 0, window without end
+//   window(w)         pinned 0, window w
+//   stream(S, w)      pinned S, window w: the first S rows of the session stay for ever
+//
+// A copy is a fork: it shares every block, and whoever appends to a shared block first takes a copy
+// of it, in reserve(), before a kernel writes. Threads: a cache belongs to one thread at a time;
+// copies may live on different threads.
 #pragma once
 
+#include "cache/kv_block.h"
+#include "cache/stream_io.h"
 #include "culet/result.h"
 #include "kernels/kernels.h"
 
@@ -15,13 +25,10 @@
 
 namespace culet::cache {
 
-using Position = int64_t;
-
-struct KvShape {
-  kernels::KvType k_type = kernels::kKvF16, v_type = kernels::kKvF16;
-  int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
-  size_t k_block_bytes() const;  // one block of 32 rows
-  size_t v_block_bytes() const;
+struct Retention {
+  int64_t pinned = 0;          // the first rows of the session
+  int64_t window = INT64_MAX;  // a row itself and the window - 1 rows before it
+  bool full() const { return window == INT64_MAX; }
 };
 
 struct KvSlot {  // where one row goes
@@ -30,8 +37,10 @@ struct KvSlot {  // where one row goes
   int32_t row;  // 0..31
 };
 
-struct Visibility {  // key s visible to row p: s <= p and (s < pinned_end or p - s < window)
-  Position pinned_end = 0;
+// Key s is visible to row p iff start <= s <= p and (s < pinned_end or p - s < window).
+struct Visibility {
+  Position start = 0;       // of the session
+  Position pinned_end = 0;  // start: nothing is pinned
   int64_t window = INT64_MAX;
 };
 
@@ -39,29 +48,59 @@ enum class Truncation { kDone, kRebuildNeeded };
 
 class LayerCache {
  public:
-  virtual ~LayerCache() = default;
-  virtual const KvShape& shape() const = 0;
-  virtual Visibility visibility() const = 0;
+  // start: position of the session's first row, a multiple of 32. Rows up to rewind_reserve back
+  // can always be taken back.
+  LayerCache(const KvShape& shape, const Retention& retention, int64_t rewind_reserve,
+             Position start = 0);
+
+  const KvShape& shape() const { return shape_; }
+  Visibility visibility() const { return {start_, start_ + retention_.pinned, retention_.window}; }
   // Makes room for rows [first, first + n) before any kernel runs. Error: kExhausted; nothing
   // changed.
-  virtual Result<void> reserve(Position first, int64_t n) = 0;
-  virtual KvSlot slot(Position p) = 0;  // p inside a reserved range
+  Result<void> reserve(Position first, int64_t n);
+  KvSlot slot(Position p);  // p inside a reserved range
   // Appends to *out the entries that any query at a position in [first, last] may see, ascending.
-  virtual void view(Position first, Position last, std::vector<kernels::KvEntry>* out) const = 0;
-  // Rows below `length` are written by every layer; blocks no later row can see may go.
-  virtual void commit(Position length) = 0;
+  // Pinned rows name the pinned query.
+  void view(Position first, Position last, std::vector<kernels::KvEntry>* out) const;
+  // Rows below `length` are written by every layer; blocks no later row can see are given back.
+  void commit(Position length);
   // Whether truncate(length) would do it.
-  virtual bool can_truncate(Position length) const = 0;
+  bool can_truncate(Position length) const;
   // Forgets rows >= length, reserved ones too, or says that rows still needed below it are gone
   // (then nothing changed). A length past the committed rows forgets only what is reserved.
-  virtual Truncation truncate(Position length) = 0;
-  virtual void clear() = 0;
-  virtual size_t bytes() const = 0;  // allocated now
-};
+  Truncation truncate(Position length);
+  void clear();
 
-// full: keeps every row. window(w): key s visible iff p - s < w; older blocks are dropped by commit
-// once no rewind within `rewind_reserve` rows needs them.
-std::unique_ptr<LayerCache> make_full(KvShape shape);
-std::unique_ptr<LayerCache> make_window(KvShape shape, int64_t window, int64_t rewind_reserve);
+  size_t held_bytes() const { return blocks_.size() * pool_->block_bytes(); }  // shared ones too
+  size_t allocated_bytes() const { return pool_->bytes(); }  // with all copies of this cache
+
+  // The committed rows as bytes, the same for the same rows whatever was done before; unwritten
+  // rows of the last block are zero. False: the sink failed.
+  bool save(const Sink& sink) const;
+  // Takes over what save() wrote for a cache of this shape and retention with `length` committed
+  // rows. Error: kCorrupt, kExhausted; then the cache is empty.
+  Result<void> load(Position length, const Source& source);
+
+ private:
+  int64_t start_block() const { return start_ / kernels::kKvBlockRows; }
+  // Blocks that hold pinned rows never leave; they are the first of blocks_.
+  int64_t pinned_blocks() const {
+    return (retention_.pinned + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows;
+  }
+  size_t at(int64_t block) const;  // index in blocks_ of an absolute block
+  Position end() const;
+  Position first_visible(Position p) const;  // oldest key in p's window
+  void append_entries(Position first, Position end, uint32_t query,
+                      std::vector<kernels::KvEntry>* out) const;
+
+  KvShape shape_;
+  Retention retention_;
+  int64_t reserve_;
+  Position start_;
+  std::shared_ptr<BlockPool> pool_;
+  std::vector<BlockRef> blocks_;  // pinned ones, then, gap_ blocks further on, consecutive ones
+  int64_t gap_ = 0;               // blocks between the two that are gone
+  Position length_;               // committed rows end here; rows up to end() may be reserved
+};
 
 }  // namespace culet::cache

@@ -153,9 +153,9 @@ Derived derive(const Model& model, const BenchArguments& arguments, const Machin
   if (!result.decode.empty()) {
     double bytes = static_cast<double>(cost.token_bytes);
     for (int64_t i = 0; i < arguments.generated; ++i) {
-      bytes +=
-          static_cast<double>(kv_bytes_read(model, arguments.kv, arguments.kv, result.depth + i)) /
-          static_cast<double>(arguments.generated);
+      bytes += static_cast<double>(kv_bytes_read(
+                   model, {.keys = arguments.kv, .values = arguments.kv}, result.depth + i)) /
+               static_cast<double>(arguments.generated);
     }
     const double rate = bytes * result.decode.median();
     derived.decode_gbps = rate / 1e9;

@@ -80,7 +80,7 @@ Result<FinishReason> Generation::read_prompt(std::span<const Token> prompt) {
 
 std::optional<FinishReason> Generation::must_end() const {
   if (options_.max_tokens >= 0 && generated_ >= options_.max_tokens) return FinishReason::kLength;
-  if (static_cast<int64_t>(session_.tokens().size()) >= session_.context()) {
+  if (session_.length() >= session_.context()) {
     return FinishReason::kContext;
   }
   return std::nullopt;
@@ -145,7 +145,7 @@ Result<Finished> Generation::run(std::span<const Token> prompt) {
 }
 
 Result<void> check_room(const Session& session, std::span<const Token> prompt) {
-  const auto there = static_cast<int64_t>(session.tokens().size());
+  const int64_t there = session.length();
   const auto more = static_cast<int64_t>(prompt.size());
   if (more > session.context() - there) {
     return fail(

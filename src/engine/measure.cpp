@@ -7,7 +7,7 @@
 #include "culet/measure.h"
 
 #include "base/check.h"
-#include "engine/model_impl.h"
+#include "engine/session_impl.h"
 #include "quant/tensor_type.h"
 
 #include <fmt/format.h>
@@ -49,15 +49,12 @@ bool wanted_rows_only(const plan::Plan& plan, const plan::Op& op) {
   return !op.in.empty() && plan.values[static_cast<size_t>(op.in[0])].rows == plan::RowSet::kWanted;
 }
 
-int64_t visible(const plan::CacheSpec& cache, int64_t position) {
+// Rows that the token at `position` sees.
+int64_t visible(const plan::CacheSpec& cache, const cache::CacheOptions& options,
+                int64_t position) {
+  const cache::Retention kept = cache::retention_of(cache, options);
   const int64_t rows = position + 1;
-  return cache.policy == plan::CachePolicy::kWindow ? std::min(rows, cache.window) : rows;
-}
-
-uint64_t kv_row_bytes(const plan::CacheSpec& cache, KvType keys, KvType values) {
-  const int64_t head = kernels::kv_head_bytes(kv_type(keys), cache.head_dim) +
-                       kernels::kv_head_bytes(kv_type(values), cache.value_dim);
-  return static_cast<uint64_t>(cache.kv_heads * head / kernels::kKvBlockRows);
+  return kept.full() ? rows : std::min(rows, kept.pinned + kept.window);
 }
 
 bool reads_cache(const plan::Op& op) {
@@ -130,7 +127,7 @@ class Timing {
 // `logits` of them.
 struct Passes {
   int64_t first = 0, rows = 0, pass_rows = 1, logits = 0;
-  KvType keys = KvType::kF16, values = KvType::kF16;
+  cache::CacheOptions caches;
 
   int64_t count() const { return (rows + pass_rows - 1) / pass_rows; }
 };
@@ -138,10 +135,10 @@ struct Passes {
 // The rows of one pass share what they read.
 void count_attention(const plan::Op& op, const plan::CacheSpec& cache, bool wanted, const Passes& p,
                      OpTime* time) {
-  const uint64_t row_bytes = kv_row_bytes(cache, p.keys, p.values);
+  const uint64_t row_bytes = cache::shape_of(cache, p.caches).row_bytes();
   uint64_t pairs = 0;
   for (int64_t i = wanted ? p.rows - p.logits : 0; i < p.rows; ++i) {
-    const auto rows = static_cast<uint64_t>(visible(cache, p.first + i));
+    const auto rows = static_cast<uint64_t>(visible(cache, p.caches, p.first + i));
     pairs += rows;
     if ((i + 1) % p.pass_rows == 0 || i + 1 == p.rows) time->bytes += row_bytes * rows;
   }
@@ -219,14 +216,15 @@ Costs costs(const Model& model) {
   return costs;
 }
 
-uint64_t kv_bytes_read(const Model& model, KvType keys, KvType values, int64_t position) {
+uint64_t kv_bytes_read(const Model& model, const SessionOptions& options, int64_t position) {
+  const cache::CacheOptions caches = engine::cache_options(options);
   const plan::Plan& plan = engine::impl(model).loaded().compiled.plan;
   uint64_t bytes = 0;
   for (const plan::Op& op : plan.ops) {
     if (!engine::reads_cache(op)) continue;
     const plan::CacheSpec& cache = plan.caches[static_cast<size_t>(op.attr.cache)];
-    bytes += engine::kv_row_bytes(cache, keys, values) *
-             static_cast<uint64_t>(engine::visible(cache, position));
+    bytes += cache::shape_of(cache, caches).row_bytes() *
+             static_cast<uint64_t>(engine::visible(cache, caches, position));
   }
   return bytes;
 }
@@ -275,9 +273,9 @@ Result<Profile> profile(Session& session, std::span<const Token> prompt,
   const auto continued = static_cast<int64_t>(continuation.size());
   const int64_t all = prompted + continued;
   engine::Passes passes;
-  passes.first = static_cast<int64_t>(session.tokens().size());
+  passes.first = session.length();
   passes.rows = prompted;
-  std::tie(passes.keys, passes.values) = session.cache_types();
+  passes.caches = engine::cache_options(session.options());
   passes.pass_rows = model.executor().limits().rows;
   passes.logits = std::min<int64_t>(prompted, 1);
   Profile result;

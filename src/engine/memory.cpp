@@ -1,40 +1,153 @@
-// What a session will take, from the cache specifications of the plan alone.
-#include "cache/layer_cache.h"
-#include "culet/engine.h"
-#include "engine/model_impl.h"
+// What a session's options mean for one model, and what it will take: from the plan alone.
+#include "engine/session_impl.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
 namespace culet {
+namespace engine {
 namespace {
 
 constexpr int64_t kDefaultContext = 4096;
-constexpr uint64_t kBlockHeader = 64;
 
-// Rows of a layer that exist at once: a window keeps itself, a pass, and what a rewind may need.
-int64_t rows_held(const plan::CacheSpec& spec, int64_t context, int64_t pass_rows) {
-  if (spec.policy != plan::CachePolicy::kWindow) return context;
-  return std::min(context, spec.window + pass_rows + 2 * kernels::kKvBlockRows);
+Result<int64_t> context_of(const ModelInfo& info, int64_t asked) {
+  const int64_t trained = info.context_length;
+  if (asked < 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a context of {} tokens makes no sense", asked));
+  }
+  if (asked == 0) return trained ? std::min(trained, kDefaultContext) : kDefaultContext;
+  if (trained && asked > trained) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("a context of {} tokens is more than the {} that {} was trained for; ask "
+                    "for at most that",
+                    asked, trained, info.path));
+  }
+  return asked;
 }
+
+// The pinned tokens and the window together are the context that the model meets.
+Result<void> resolve_stream(const ModelImpl& model, const SessionOptions& given,
+                            SessionOptions* options) {
+  const std::string& why = model.loaded().compiled.plan.no_stream;
+  if (!why.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} cannot follow an endless stream: {}; use a fixed context",
+                            model.info().path, why));
+  }
+  StreamOptions& stream = *options->stream;
+  if (stream.pinned < 0 || stream.window < 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a stream with {} pinned tokens and a window of {} makes no sense",
+                            stream.pinned, stream.window));
+  }
+  if (stream.window > 0) {
+    const int64_t trained = model.info().context_length;
+    if (trained && (stream.window > trained || stream.pinned > trained - stream.window)) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} pinned tokens and a window of {} are more than the {} tokens "
+                              "that {} was trained for; use a smaller window",
+                              stream.pinned, stream.window, trained, model.info().path));
+    }
+    if (given.context > 0 && given.context != stream.pinned + stream.window) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a context of {} tokens is not {} pinned ones and a window of {}; "
+                              "give the context or the window",
+                              given.context, stream.pinned, stream.window));
+    }
+    options->context = stream.pinned + stream.window;
+    return {};
+  }
+  stream.window = options->context - stream.pinned;
+  if (stream.window < 1) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("a context of {} tokens has no room beside {} pinned ones; use a larger "
+                    "context or pin fewer",
+                    options->context, stream.pinned));
+  }
+  return {};
+}
+
+std::string kind_of(const plan::CacheSpec& spec, const cache::CacheOptions& options) {
+  const cache::Retention kept = cache::retention_of(spec, options);
+  if (kept.full()) return "full";
+  if (spec.policy == plan::CachePolicy::kWindow) return fmt::format("window({})", kept.window);
+  return fmt::format("stream({}, {})", kept.pinned, kept.window);
+}
+
+// Where the stream is under way, far enough for every window to be full.
+constexpr int64_t kUnderWay = int64_t{1} << 40;
 
 }  // namespace
 
-uint64_t context_bytes(const Model& model, const SessionOptions& options) {
-  const model::LoadedModel& loaded = engine::impl(model).loaded();
-  const int64_t trained = model.info().context_length;
-  const int64_t smaller = trained ? std::min(trained, kDefaultContext) : kDefaultContext;
-  const int64_t context = options.context > 0 ? options.context : smaller;
+Result<SessionOptions> resolve_options(const ModelImpl& model, const SessionOptions& given) {
+  SessionOptions options = given;
+  CULET_TRY(options.context, context_of(model.info(), given.context));
+  if (options.stream) CULET_TRY_VOID(resolve_stream(model, given, &options));
+  if (options.window_types && *options.window_types == std::pair(options.keys, options.values))
+    options.window_types.reset();
+  return options;
+}
+
+cache::CacheOptions cache_options(const SessionOptions& options) {
+  cache::CacheOptions out;
+  out.k_type = kv_type(options.keys);
+  out.v_type = kv_type(options.values);
+  if (options.window_types) {
+    out.window_types =
+        std::pair(kv_type(options.window_types->first), kv_type(options.window_types->second));
+  }
+  out.max_positions = options.context;
+  if (options.stream) out.stream = cache::Stream{options.stream->pinned, options.stream->window};
+  out.start = options.start;
+  return out;
+}
+
+bool same_memory(const SessionOptions& a, const SessionOptions& b) {
+  const auto stream = [](const SessionOptions& o) {
+    return o.stream ? std::pair(o.stream->pinned, o.stream->window)
+                    : std::pair<int64_t, int64_t>(-1, -1);
+  };
+  return a.keys == b.keys && a.values == b.values && a.window_types == b.window_types &&
+         stream(a) == stream(b) && a.start == b.start;
+}
+
+}  // namespace engine
+
+Result<ContextMemory> context_memory(const Model& model, const SessionOptions& given) {
+  const engine::ModelImpl& impl = engine::impl(model);
+  const model::LoadedModel& loaded = impl.loaded();
+  CULET_TRY(const SessionOptions options, engine::resolve_options(impl, given));
+  const cache::CacheOptions caches = engine::cache_options(options);
+  const int64_t tokens = options.stream ? engine::kUnderWay : options.context;
   const int64_t pass_rows =
       loaded.executor ? loaded.executor->limits().rows : backend::Limits{}.rows;
-  uint64_t bytes = 0;
-  for (const plan::CacheSpec& spec : loaded.compiled.plan.caches) {
-    const cache::KvShape shape{engine::kv_type(options.keys), engine::kv_type(options.values),
-                               spec.kv_heads, spec.head_dim, spec.value_dim};
-    const auto blocks = static_cast<uint64_t>(
-        (rows_held(spec, context, pass_rows) + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows);
-    bytes += blocks * (shape.k_block_bytes() + shape.v_block_bytes() + kBlockHeader);
+  ContextMemory memory;
+  const auto add = [&memory](const std::string& kind, const cache::LayerBytes& bytes) {
+    auto at = std::find_if(memory.layers.begin(), memory.layers.end(),
+                           [&](const LayerMemory& layer) { return layer.kind == kind; });
+    if (at == memory.layers.end()) at = memory.layers.insert(at, LayerMemory{kind});
+    ++at->layers;
+    at->payload += bytes.payload, at->allocated += bytes.allocated;
+    memory.payload += bytes.payload, memory.allocated += bytes.allocated;
+    memory.most += bytes.in_a_pass;
+  };
+  for (const plan::CacheSpec& spec : loaded.compiled.plan.caches)
+    add(engine::kind_of(spec, caches), cache::layer_bytes(spec, caches, tokens, pass_rows));
+  for (const plan::StateSpec& spec : loaded.compiled.plan.states) {
+    const uint64_t bytes =
+        static_cast<uint64_t>(spec.rows) * static_cast<uint64_t>(spec.width) * sizeof(float);
+    add("state", {bytes, 3 * bytes, 3 * bytes});
   }
-  return bytes;
+  return memory;
+}
+
+uint64_t context_bytes(const Model& model, const SessionOptions& options) {
+  const auto memory = context_memory(model, options);
+  return memory ? memory->most : 0;
 }
 
 }  // namespace culet

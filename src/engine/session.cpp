@@ -1,92 +1,61 @@
-// A session: the tokens of one timeline, their caches, and the logits after the last token.
+// A session: one timeline, and what can be done with it. Appending is in batch.cpp, files are in
+// snapshot.cpp.
 //
-// An append is cut into passes of at most the executor's limits; how it is cut never changes a bit.
-// It is all or nothing: the token list grows only when every pass has succeeded and every row that
-// somebody reads is finite. On an error, or when the caller stops it, the caches are cut back to
-// where they were. A window cache may have dropped rows that the old length needs again; then the
-// caches are emptied and the tokens stay, and the next append first evaluates the tokens again
-// ("behind" below). That costs time, never correctness: the same tokens give the same bits.
-//
-// Threads: one at a time. Passes take a workspace from the model and wait for each other there.
+// A stream's history keeps what some layer still sees and what a sampler's penalties may look at;
+// the rest is a digest (history.h).
 #include "base/check.h"
-#include "base/float_mode.h"
-#include "cache/cache_set.h"
-#include "culet/engine.h"
-#include "engine/model_impl.h"
+#include "engine/session_impl.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
-#include <numeric>
 #include <utility>
 
 namespace culet {
 namespace engine {
 namespace {
 
-constexpr int64_t kDefaultContext = 4096;
-constexpr std::string_view kLogits = "logits";
+constexpr int64_t kRemembered = 4096;                // tokens of a stream, at least
+constexpr int64_t kMostPosition = int64_t{1} << 40;  // angles are exact far beyond
 
-class SessionImpl final : public Session {
- public:
-  SessionImpl(std::shared_ptr<const Model> model, std::unique_ptr<cache::CacheSet> caches,
-              int64_t context, std::pair<KvType, KvType> types)
-      : model_(std::move(model)),
-        impl_(impl(*model_)),
-        caches_(std::move(caches)),
-        context_(context),
-        types_(types) {}
+int64_t widest_window(const ModelImpl& model) {
+  int64_t most = 0;
+  for (const plan::CacheSpec& spec : model.loaded().compiled.plan.caches)
+    if (spec.policy == plan::CachePolicy::kWindow) most = std::max(most, spec.window);
+  return most;
+}
 
-  const Model& model() const override { return *model_; }
-  int64_t context() const override { return context_; }
-  std::pair<KvType, KvType> cache_types() const override { return types_; }
-  std::span<const Token> tokens() const override { return tokens_; }
-  std::span<const float> logits() const override { return logits_; }
-  uint64_t memory_bytes() const override {
-    return caches_->bytes() + logits_.capacity() * sizeof(float) +
-           tokens_.capacity() * sizeof(Token);
-  }
+}  // namespace
 
-  Result<void> append(std::span<const Token> tokens, const Progress& progress) override {
-    return guarded_append(tokens, RowFn(), progress);
-  }
-  Result<void> append_each(std::span<const Token> tokens, const RowFn& row,
-                           const Progress& progress) override {
-    return guarded_append(tokens, row, progress);
-  }
-  void clear() override;
-  bool rewind(int64_t length) override;
+SessionImpl::SessionImpl(std::shared_ptr<const Model> model, const SessionOptions& options,
+                         Timeline timeline)
+    : model_(std::move(model)),
+      impl_(impl(*model_)),
+      options_(options),
+      remembered_(std::max({kRemembered, options.context, widest_window(impl_)})),
+      timeline_(std::move(timeline)) {}
 
- private:
-  Result<void> guarded_append(std::span<const Token> tokens, const RowFn& row,
-                              const Progress& progress);
-  Result<void> check(std::span<const Token> tokens) const;
-  Result<void> evaluate(std::span<const Token> all, int64_t first_new, const RowFn& row,
-                        const Progress& progress);
-  Result<void> read_rows(const backend::Workspace& workspace, int64_t first, const RowFn& row,
-                         std::vector<float>* last) const;
-  void forget_after(int64_t length);
+int64_t SessionImpl::evicted() const {
+  if (!options_.stream) return 0;
+  return std::max<int64_t>(0, length() - options_.stream->pinned - options_.stream->window);
+}
 
-  std::shared_ptr<const Model> model_;
-  const ModelImpl& impl_;
-  std::unique_ptr<cache::CacheSet> caches_;
-  int64_t context_;
-  std::pair<KvType, KvType> types_;
-  std::vector<Token> tokens_;  // caches_->length() of them, or fewer, are in the caches
-  std::vector<float> logits_;  // after the last token, or empty
-};
+uint64_t SessionImpl::memory_bytes() const {
+  return timeline_.caches.held_bytes() + logits().size_bytes() + tokens().size_bytes();
+}
 
-// Everything that can be known before any work is done.
 Result<void> SessionImpl::check(std::span<const Token> tokens) const {
-  const auto have = static_cast<int64_t>(tokens_.size());
   const auto more = static_cast<int64_t>(tokens.size());
-  if (more > context_ - have) {
+  if (more > context() - length()) {
     return fail(
         ErrorCode::kExhausted,
         fmt::format("the context holds {} tokens, but {} are needed ({} there, {} new); use a "
                     "session with a larger context",
-                    context_, have + more, have, more));
+                    context(), length() + more, length(), more));
+  }
+  if (more > kMostPosition - options_.start - length()) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("a session ends at position {}; start a new one", kMostPosition));
   }
   const int64_t vocabulary = model_->info().vocabulary;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -99,128 +68,84 @@ Result<void> SessionImpl::check(std::span<const Token> tokens) const {
   return {};
 }
 
-Result<void> SessionImpl::guarded_append(std::span<const Token> tokens, const RowFn& row,
-                                         const Progress& progress) {
-  CULET_TRY_VOID(check(tokens));
-  if (tokens.empty()) return {};
-  base::set_float_mode();
-  const size_t before = tokens_.size();
-  Result<void> result;
-  try {
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    result = evaluate(tokens_, static_cast<int64_t>(before), row, progress);
-  } catch (const std::bad_alloc&) {
-    result = fail(ErrorCode::kExhausted,
-                  "there is not enough memory to evaluate these tokens; use a smaller context");
-  }
-  if (!result) {
-    tokens_.resize(before);
-    forget_after(static_cast<int64_t>(before));
-  }
-  return result;
+void SessionImpl::appended(std::span<const Token> tokens, Logits logits) {
+  timeline_.history.append(tokens);
+  timeline_.logits = std::move(logits);
+  if (options_.stream) timeline_.history.forget_all_but(remembered_);
 }
 
-// Runs passes until the caches hold all tokens; rows from first_new on are new to the caller.
-Result<void> SessionImpl::evaluate(std::span<const Token> all, int64_t first_new, const RowFn& row,
-                                   const Progress& progress) {
-  const backend::Limits& limits = impl_.executor().limits();
-  const int64_t behind = caches_->length();
-  const auto end = static_cast<int64_t>(all.size());
-  WorkspaceLease workspace(impl_);
-  std::vector<float> last;
-  std::vector<int32_t> wanted;
-  for (int64_t first = behind; first < end;) {
-    const bool each = row && first >= first_new;
-    int64_t rows =
-        std::min<int64_t>(each ? std::min(limits.rows, limits.wanted) : limits.rows, end - first);
-    if (row && first < first_new) rows = std::min(rows, first_new - first);
-    wanted.resize(each ? static_cast<size_t>(rows) : first + rows == end ? 1 : 0);
-    std::iota(wanted.begin(), wanted.end(), static_cast<int32_t>(each ? 0 : rows - 1));
-    const backend::Segment segment{
-        caches_.get(), first, all.subspan(static_cast<size_t>(first), static_cast<size_t>(rows)),
-        wanted};
-    CULET_TRY_VOID(impl_.run(workspace.get(), {&segment, 1}));
-    if (!wanted.empty()) {
-      CULET_TRY_VOID(read_rows(workspace.get(), first + wanted.front(), row, &last));
-    }
-    first += rows;
-    if (progress && !progress(first - behind, end - behind)) {
-      return fail(ErrorCode::kCancelled, "stopped on request");
-    }
-  }
-  logits_.swap(last);
-  return {};
+Result<void> SessionImpl::append(std::span<const Token> tokens, const Progress& progress) {
+  const BatchItem item{this, tokens};
+  return append_batch({&item, 1}, progress)[0];
 }
 
-// Checks the logits of the last pass, hands them to the caller, and keeps the last row.
-Result<void> SessionImpl::read_rows(const backend::Workspace& workspace, int64_t first,
-                                    const RowFn& row, std::vector<float>* last) const {
-  const std::span<const float> output = impl_.executor().output(workspace, kLogits);
-  const auto width = static_cast<size_t>(model_->info().vocabulary);
-  CULET_CHECK(!output.empty() && output.size() % width == 0);
-  for (size_t at = 0; at < output.size(); at += width) {
-    const std::span<const float> logits = output.subspan(at, width);
-    const int64_t position = first + static_cast<int64_t>(at / width);
-    float max = 0;
-    int64_t index = 0;
-    int finite = 0;
-    impl_.loaded().kernels.max_index(logits.data(), static_cast<int64_t>(width), &max, &index,
-                                     &finite);
-    if (!finite) {
-      return fail(ErrorCode::kNumeric,
-                  fmt::format("the logits after token {} are not finite numbers: the model file is "
-                              "damaged or its values overflow; compare with --precise",
-                              position));
-    }
-    if (row) row(position, logits);
-  }
-  const std::span<const float> tail = output.last(width);
-  last->assign(tail.begin(), tail.end());
-  return {};
-}
-
-// Cuts the caches back; where a window has lost rows they start again from nothing (see the top).
-void SessionImpl::forget_after(int64_t length) {
-  if (caches_->length() <= length) return;
-  if (caches_->truncate(length) == cache::Truncation::kRebuildNeeded) caches_->clear();
+Result<void> SessionImpl::append_each(std::span<const Token> tokens, const RowFn& row,
+                                      const Progress& progress) {
+  const BatchItem item{this, tokens, true, row};
+  return append_batch({&item, 1}, progress)[0];
 }
 
 void SessionImpl::clear() {
-  caches_->clear();
-  tokens_.clear();
-  logits_.clear();
+  timeline_.caches.clear();
+  timeline_.history.clear();
+  timeline_.logits = nullptr;
 }
 
 bool SessionImpl::rewind(int64_t length) {
-  const auto have = static_cast<int64_t>(tokens_.size());
-  if (length < 0 || length >= have) return length == have;
-  if (caches_->length() > length &&
-      caches_->truncate(length) == cache::Truncation::kRebuildNeeded) {
-    return false;
-  }
-  tokens_.resize(static_cast<size_t>(length));
-  logits_.clear();
+  if (length < 0 || length >= this->length()) return length == this->length();
+  const cache::Position position = options_.start + length;
+  if (length < timeline_.history.forgotten() && length > 0) return false;
+  if (timeline_.caches.truncate(position) == cache::Truncation::kRebuildNeeded) return false;
+  CULET_CHECK(timeline_.history.resize(length));
+  timeline_.logits = nullptr;
   return true;
 }
 
-Result<int64_t> session_context(const ModelInfo& info, int64_t asked) {
-  const int64_t trained = info.context_length;
-  if (asked < 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a context of {} tokens makes no sense", asked));
-  }
-  if (asked == 0) return trained ? std::min(trained, kDefaultContext) : kDefaultContext;
-  if (trained && asked > trained) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("a context of {} tokens is more than the {} that {} was trained for; ask "
-                    "for at most that",
-                    asked, trained, info.path));
-  }
-  return asked;
+std::unique_ptr<Session> SessionImpl::fork() const {
+  return std::make_unique<SessionImpl>(model_, options_, timeline_);
 }
 
-}  // namespace
+Result<void> SessionImpl::become(const Session& other) {
+  const auto& from = static_cast<const SessionImpl&>(other);  // there are no others
+  if (from.model_ != model_ || !same_memory(from.options_, options_)) {
+    return fail(ErrorCode::kInvalidArgument,
+                "a session can only become a copy of one with the same model and options");
+  }
+  if (from.length() > context()) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("the context holds {} tokens, the other session has {}", context(),
+                            from.length()));
+  }
+  timeline_ = from.timeline_;
+  return {};
+}
+
+// The last token is evaluated again when its logits are not known.
+Result<Session::Synced> SessionImpl::sync(std::span<const Token> tokens, const Progress& progress) {
+  const auto wanted = static_cast<int64_t>(tokens.size());
+  if (wanted > context()) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("the context holds {} tokens, but {} are needed; use a session with a "
+                            "larger context",
+                            context(), wanted));
+  }
+  const int64_t common = timeline_.history.common_prefix(tokens);
+  const bool whole = common == length();
+  if (whole && common == wanted && (timeline_.logits || wanted == 0))
+    return Synced{wanted, 0, evicted()};
+  const int64_t keep = whole && common < wanted ? common : std::min(common, wanted - 1);
+  const Timeline before = timeline_;
+  const bool kept = keep == length() || (keep > 0 && rewind(keep));
+  if (!kept) clear();
+  const int64_t reused = length();
+  const auto done = append(tokens.subspan(static_cast<size_t>(reused)), progress);
+  if (!done) {
+    timeline_ = before;
+    return tl::unexpected(done.error());
+  }
+  return Synced{reused, wanted - reused, evicted()};
+}
+
 }  // namespace engine
 
 Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> model,
@@ -231,16 +156,15 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> mode
     return fail(ErrorCode::kInvalidArgument,
                 "the model was loaded with text_only, so it cannot run; load it without");
   }
-  CULET_TRY(const int64_t context, engine::session_context(model->info(), options.context));
-  CULET_TRY_VOID(model::check_memory(
-      impl.loaded().memory_limit, context_bytes(*model, {context, options.keys, options.values}),
-      fmt::format("a context of {} tokens", context), "use a smaller one (--ctx)"));
-  const cache::CacheOptions cache_options{.k_type = engine::kv_type(options.keys),
-                                          .v_type = engine::kv_type(options.values),
-                                          .max_positions = context};
-  CULET_TRY(auto caches, cache::CacheSet::make(impl.loaded().compiled.plan.caches, cache_options));
-  return std::make_unique<engine::SessionImpl>(std::move(model), std::move(caches), context,
-                                               std::pair(options.keys, options.values));
+  CULET_TRY(const SessionOptions resolved, engine::resolve_options(impl, options));
+  CULET_TRY(const ContextMemory memory, context_memory(*model, resolved));
+  CULET_TRY_VOID(model::check_memory(impl.loaded().memory_limit, memory.most,
+                                     fmt::format("a context of {} tokens", resolved.context),
+                                     "use a smaller one (--ctx)"));
+  CULET_TRY(auto caches,
+            cache::CacheSet::make(impl.loaded().compiled.plan, engine::cache_options(resolved)));
+  return std::make_unique<engine::SessionImpl>(std::move(model), resolved,
+                                               engine::Timeline{std::move(*caches), {}, nullptr});
 }
 
 }  // namespace culet

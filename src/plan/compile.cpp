@@ -88,6 +88,7 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   const std::string flat = flattened_text(arch);
   out.plan.source = lines_of(flat);
   out.plan.source_sha256 = base::sha256_hex(std::as_bytes(std::span(flat.data(), flat.size())));
+  pin_queries(&out.plan);
   select_rows(&out.plan);
   remove_dead(&out.plan);
   if (!options.precise) insert_quantize(&out.plan, model, options.target);

@@ -54,6 +54,7 @@ std::string attributes_text(const Plan& plan, const Op& op) {
                        r.dims, r.base, r.scale);
     if (r.attn_factor != 1) out += fmt::format(" attn_factor={}", r.attn_factor);
     if (r.factors != kNone) out += " factors";
+    if (a.rope_pinned) out += " pinned";
   }
   if (a.cache != kNone) {
     const CacheSpec& c = plan.caches[static_cast<size_t>(a.cache)];

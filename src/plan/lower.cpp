@@ -1,5 +1,6 @@
-// Takes the graph of an architecture, makes explicit what every backend needs to know: where rows
-// are dropped and where activations become int8.
+// Takes the graph of an architecture, makes explicit what every backend needs to know: the second
+// query that pinned keys of a stream see, where rows are dropped, and where activations become
+// int8.
 #include "base/check.h"
 #include "plan/passes.h"
 
@@ -20,7 +21,75 @@ ValueId clone(Plan* plan, ValueId v) {
   return static_cast<ValueId>(plan->values.size()) - 1;
 }
 
+// Makes the second query of one attend: the same ops, with the ropes at the pinned position.
+class PinnedQuery {
+ public:
+  PinnedQuery(Plan* plan, size_t attend) : plan_(plan), attend_(attend) {
+    const int32_t layer = plan->ops[attend].layer;
+    for (size_t k = attend; k-- > 0 && plan->ops[k].layer == layer;) first_ = k;
+  }
+
+  // The value that stands for v at the pinned position; v itself where no rope is behind it.
+  ValueId of(ValueId v) {
+    for (size_t k = attend_; k-- > first_;) {
+      const Op& op = plan_->ops[k];
+      if (std::find(op.out.begin(), op.out.end(), v) == op.out.end()) continue;
+      if (op.kind == OpKind::attend || writes_memory(op.kind)) return v;
+      Op twin = op;
+      for (ValueId& in : twin.in) in = of(in);
+      if (op.kind == OpKind::rope)
+        twin.attr.rope_pinned = true;
+      else if (twin.in == op.in)
+        return v;
+      ValueId result = kNone;
+      for (ValueId& out : twin.out) {
+        const bool wanted = out == v;
+        out = clone(plan_, out);
+        if (wanted) result = out;
+      }
+      twins_.emplace_back(k, std::move(twin));
+      return result;
+    }
+    return v;
+  }
+
+  // (index of the original, twin), those that others need first.
+  std::vector<std::pair<size_t, Op>> take() { return std::move(twins_); }
+
+ private:
+  Plan* plan_;
+  std::vector<std::pair<size_t, Op>> twins_;
+  size_t attend_, first_ = attend_;
+};
+
 }  // namespace
+
+void pin_queries(Plan* plan) {
+  std::vector<std::pair<size_t, Op>> twins;
+  for (size_t k = 0; k < plan->ops.size(); ++k) {
+    if (plan->ops[k].kind != OpKind::attend || plan->ops[k].attr.cache == kNone) continue;
+    const CacheSpec& cache = plan->caches[static_cast<size_t>(plan->ops[k].attr.cache)];
+    if (cache.policy != CachePolicy::kGlobal) continue;
+    PinnedQuery pinned(plan, k);
+    const ValueId query = plan->ops[k].in[0];
+    const ValueId second = pinned.of(query);
+    if (second == query) continue;
+    plan->ops[k].in.push_back(second);
+    std::vector<std::pair<size_t, Op>> made = pinned.take();
+    std::move(made.begin(), made.end(), std::back_inserter(twins));
+  }
+  std::stable_sort(twins.begin(), twins.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Each twin stands before its original, whose input may then be overwritten.
+  std::vector<Op> ops;
+  size_t next = 0;
+  for (size_t k = 0; k < plan->ops.size(); ++k) {
+    for (; next < twins.size() && twins[next].first == k; ++next)
+      ops.push_back(std::move(twins[next].second));
+    ops.push_back(std::move(plan->ops[k]));
+  }
+  plan->ops = std::move(ops);
+}
 
 void select_rows(Plan* plan) {
   size_t border = 0;  // ops from here on run for wanted rows only

@@ -101,6 +101,10 @@ void bind_ropes(const Binder& b, Program* program) {
     program->thetas.push_back(std::move(theta));
     program->rope_dims.push_back(rope.dims);
   }
+  program->pinned.assign(b.plan.ropes.size(), false);
+  for (const plan::Op& op : b.plan.ops) {
+    if (op.attr.rope_pinned) program->pinned[static_cast<size_t>(op.attr.rope)] = true;
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Program {
   std::vector<Executor::OpNote> notes;      // by op of the plan
   std::vector<std::vector<double>> thetas;  // by Plan::ropes: [dims / 2]
   std::vector<int32_t> rope_dims;
+  std::vector<bool> pinned;  // by Plan::ropes: some query is also turned at its pinned position
   int64_t vocabulary = INT32_MAX;  // tokens that every embed has a row for
 };
 

@@ -89,6 +89,7 @@ struct Step {
   const int32_t* source[kRowSets];        // [rows] the row's index among all rows
   const SegmentRows* segments[kRowSets];  // [batch]
   const float* const* rope_tables;        // by Plan::ropes: [rows of kAll, dims]
+  const float* const* pinned_tables;      // the same at the pinned position; rows of streams only
   const int32_t* rope_dims;
   std::vector<kernels::KvEntry>* entries;  // scratch of attend
   std::vector<AttendSegment>* attend_segments;
@@ -107,6 +108,11 @@ struct Step {
     return reinterpret_cast<float*>(scratch + worker * scratch_bytes);
   }
 };
+
+// Whether a segment's session follows an endless stream.
+inline bool streams(const Segment& segment) {
+  return segment.caches != nullptr && segment.caches->options().stream.has_value();
+}
 
 // Work below this many floats (or as much in other units) stays on the calling thread: waking
 // others costs more than it saves. About 4 us at one float a nanosecond and core.

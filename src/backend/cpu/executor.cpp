@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <utility>
 
 namespace culet::backend {
 
@@ -24,10 +25,10 @@ constexpr int64_t kMostBytes = int64_t{1} << 42;  // address space of a workspac
 struct Workspace {
   Region arena[kRowSets], scratch, shared, tables;
   std::vector<int32_t> tokens;
-  std::vector<int64_t> positions[kRowSets];
+  std::vector<int64_t> positions[kRowSets], pinned_positions;  // pinned: of all rows
   std::vector<int32_t> source[kRowSets];
   std::vector<SegmentRows> segments[kRowSets];
-  std::vector<const float*> rope_tables;
+  std::vector<const float*> rope_tables, pinned_tables;
   std::vector<kernels::KvEntry> entries;
   std::vector<AttendSegment> attend_segments;
 };
@@ -47,8 +48,8 @@ struct Executor::Impl {
     return set == kAll ? limits.rows * plan->arena_row_bytes_all
                        : limits.wanted * plan->arena_row_bytes_wanted;
   }
-  int64_t table_bytes() const {
-    return limits.rows *
+  int64_t table_bytes() const {  // of own and pinned positions
+    return 2 * limits.rows *
            std::accumulate(program.rope_dims.begin(), program.rope_dims.end(), int64_t{0}) * 4;
   }
   uint64_t workspace_bytes() const {
@@ -59,7 +60,7 @@ struct Executor::Impl {
   Result<void> check(std::span<const Segment> batch) const;
   Result<void> reserve(std::span<const Segment> batch) const;
   void lay_out(std::span<const Segment> batch, Workspace* w) const;
-  void make_tables(Workspace* w, const Step& step) const;
+  void make_tables(Workspace* w, Step* step) const;
   Step step(std::span<const Segment> batch, Workspace* w) const;
 };
 
@@ -114,7 +115,7 @@ Executor::Memory Executor::memory(const plan::Plan& plan, const format::GgufFile
   const Weights none;
   const Binder binder{plan, file, kernels, none, options.repack};
   int64_t tables = 0;
-  for (const plan::RopeSpec& rope : plan.ropes) tables += rope.dims * 4;
+  for (const plan::RopeSpec& rope : plan.ropes) tables += 2 * rope.dims * 4;
   const int64_t rows = options.limits.rows;
   const int64_t workspace = rows * (plan.arena_row_bytes_all + tables) +
                             options.limits.wanted * plan.arena_row_bytes_wanted +
@@ -143,6 +144,8 @@ WorkspacePtr Executor::make_workspace() const {
   w->attend_segments.reserve(static_cast<size_t>(impl.limits.rows));
   w->entries.reserve(1024);
   w->rope_tables.reserve(impl.program.rope_dims.size());
+  w->pinned_tables.reserve(impl.program.rope_dims.size());
+  w->pinned_positions.reserve(static_cast<size_t>(impl.limits.rows));
   return w;
 }
 
@@ -187,6 +190,7 @@ Result<void> Executor::Impl::reserve(std::span<const Segment> batch) const {
 
 void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const {
   w->tokens.clear();
+  w->pinned_positions.clear();
   for (int set = 0; set < kRowSets; ++set) {
     w->positions[set].clear();
     w->source[set].clear();
@@ -203,7 +207,11 @@ void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const
     w->segments[kWanted].push_back({static_cast<int64_t>(w->source[kWanted].size()),
                                     static_cast<int64_t>(segment.wanted.size())});
     w->tokens.insert(w->tokens.end(), segment.tokens.begin(), segment.tokens.end());
-    for (int32_t r = 0; r < count; ++r) add(kAll, segment.start + r, first + r);
+    for (int32_t r = 0; r < count; ++r) {
+      const int64_t p = segment.start + r;
+      add(kAll, p, first + r);
+      w->pinned_positions.push_back(streams(segment) ? segment.caches->pinned_position(p) : p);
+    }
     for (int32_t r : segment.wanted) add(kWanted, segment.start + r, first + r);
   }
 }
@@ -230,21 +238,33 @@ Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
   return s;
 }
 
-void Executor::Impl::make_tables(Workspace* w, const Step& step) const {
+// Angles of every row's own position, and of its pinned one for the rows of streams.
+void Executor::Impl::make_tables(Workspace* w, Step* step) const {
   constexpr int64_t kAngleCost = 32;  // an angle against a float of an elementwise op, about
   w->rope_tables.clear();
+  w->pinned_tables.clear();
   auto* next = reinterpret_cast<float*>(w->tables.data());
-  for (size_t i = 0; i < program.rope_dims.size(); ++i) {
+  const auto fill = [&](size_t i, const int64_t* positions, int64_t row0, int64_t count) {
     const int32_t dims = program.rope_dims[i];
-    for_rows(step, step.rows[kAll], dims * kAngleCost, [&](int64_t first, int64_t end, int) {
-      for (int64_t r = first; r < end; ++r) {
-        kernels::rope_table(program.thetas[i].data(), dims, step.positions[kAll][r],
+    for_rows(*step, count, dims * kAngleCost, [&](int64_t first, int64_t end, int) {
+      for (int64_t r = row0 + first; r < row0 + end; ++r) {
+        kernels::rope_table(program.thetas[i].data(), dims, positions[r],
                             plan->ropes[i].attn_factor, next + r * dims);
       }
     });
-    w->rope_tables.push_back(next);
-    next += step.rows[kAll] * dims;
+  };
+  for (size_t i = 0; i < program.rope_dims.size(); ++i) {
+    const int64_t table = step->rows[kAll] * program.rope_dims[i];
+    fill(i, step->positions[kAll], 0, step->rows[kAll]);
+    w->rope_tables.push_back(std::exchange(next, next + table));
+    for (size_t s = 0; s < step->batch.size() && program.pinned[i]; ++s) {
+      const SegmentRows& rows = step->segments[kAll][s];
+      if (streams(step->batch[s])) fill(i, w->pinned_positions.data(), rows.first, rows.count);
+    }
+    w->pinned_tables.push_back(std::exchange(next, next + table));
   }
+  step->rope_tables = w->rope_tables.data();
+  step->pinned_tables = w->pinned_tables.data();
 }
 
 Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
@@ -257,8 +277,7 @@ Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
   base::set_float_mode();
   impl.lay_out(batch, &workspace);
   Step step = impl.step(batch, &workspace);
-  impl.make_tables(&workspace, step);
-  step.rope_tables = workspace.rope_tables.data();
+  impl.make_tables(&workspace, &step);
 
   const Program& program = impl.program;
   const auto run_ops = [&](int32_t first, int32_t count) {

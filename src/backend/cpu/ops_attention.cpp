@@ -115,6 +115,29 @@ struct Cut {
   int64_t products = 0;  // multiply-adds in all, about
 };
 
+// The parts that hold keys which rows at positions [first, last] may see: those with pinned keys,
+// then those of the window. What lies between is never walked, so a stream costs the same for ever.
+struct Parts {
+  int64_t pinned = 0, pinned_count = 0;
+  int64_t recent = 0, recent_count = 0;
+
+  int64_t count() const { return pinned_count + recent_count; }
+  int64_t at(int64_t i) const { return i < pinned_count ? pinned + i : recent + i - pinned_count; }
+};
+
+Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
+  const int64_t oldest = v.window > first - v.start ? v.start : first - v.window + 1;
+  Parts parts;
+  parts.recent = oldest / kernels::kPartKeys;
+  parts.recent_count = last / kernels::kPartKeys - parts.recent + 1;
+  if (v.pinned_end > v.start) {
+    parts.pinned = v.start / kernels::kPartKeys;
+    const int64_t end = (v.pinned_end - 1) / kernels::kPartKeys + 1;
+    parts.pinned_count = std::max<int64_t>(0, std::min(end, parts.recent) - parts.pinned);
+  }
+  return parts;
+}
+
 // One unit, found from its number.
 struct Unit {
   const Segment* segment;
@@ -122,15 +145,10 @@ struct Unit {
   int64_t row0, rows;  // of the value
   int32_t kv_head;
   int64_t head0, heads;  // of the kv head
-  int64_t part0, part1;  // parts with visible keys
+  Parts parts;           // with visible keys
 };
 
 int64_t tiles(const SegmentRows& rows, int64_t tile) { return (rows.count + tile - 1) / tile; }
-
-int64_t first_part(const cache::Visibility& v, int64_t position) {
-  if (v.pinned_end > 0 || position < v.window) return 0;
-  return (position - v.window + 1) / kernels::kPartKeys;
-}
 
 class Attend {
  public:
@@ -181,9 +199,10 @@ class Attend {
     for (size_t s = 0; s < step_.batch.size(); ++s) {
       if (rows(s).count == 0) continue;
       const int64_t last = position(rows(s).first + rows(s).count - 1);
-      const int64_t first = first_part(cache(s).visibility(), position(rows(s).first));
-      cut_.parts = std::max(cut_.parts, last / kernels::kPartKeys - first + 1);
-      keys += rows(s).count * std::min(last + 1, cache(s).visibility().window);
+      const cache::Visibility v = cache(s).visibility();
+      cut_.parts = std::max(cut_.parts, parts_of(v, position(rows(s).first), last).count());
+      const int64_t recent = std::min(last - v.start + 1, v.window);
+      keys += rows(s).count * std::min(last - v.start + 1, recent + v.pinned_end - v.start);
     }
     cut_.products = keys * a.heads * (a.head_dim + a.value_dim);
     while (count_units() < 3 * threads_ && cut_.tile > 4) cut_.tile = (cut_.tile + 1) / 2;
@@ -218,9 +237,8 @@ class Attend {
     result.kv_head = static_cast<int32_t>(u % per_tile / cut_.head_parts);
     result.head0 = u % cut_.head_parts * cut_.unit_heads;
     result.heads = std::min(cut_.unit_heads, cut_.heads - result.head0);
-    const cache::Visibility v = cache(s).visibility();
-    result.part0 = first_part(v, position(result.row0));
-    result.part1 = position(result.row0 + result.rows - 1) / kernels::kPartKeys;
+    result.parts = parts_of(cache(s).visibility(), position(result.row0),
+                            position(result.row0 + result.rows - 1));
     return result;
   }
 
@@ -228,8 +246,9 @@ class Attend {
   bool run_part(const Unit& u, int64_t part, const Partial& to) const {
     const cache::LayerCache& cache = u.segment->caches->at(op_.attr.cache);
     const cache::Visibility v = cache.visibility();
+    const int64_t age = position(u.row0) - v.start;
     const int64_t oldest =
-        v.pinned_end > 0 || position(u.row0) < v.window ? 0 : position(u.row0) - v.window + 1;
+        v.pinned_end > v.start || age < v.window ? v.start : age - v.window + 1 + v.start;
     const int64_t block0 = std::max(part * kPartBlocks, oldest / kernels::kKvBlockRows);
     const int64_t block1 = std::min((part + 1) * kPartBlocks - 1,
                                     position(u.row0 + u.rows - 1) / kernels::kKvBlockRows);
@@ -248,8 +267,9 @@ class Attend {
     args.window = v.window;
     // The kernel finds a head at (kv_head * heads_per_kv + h): step to where that is for this unit.
     const int64_t head = u.kv_head * cut_.heads + u.head0 - u.kv_head * u.heads;
-    args.q[0] = step_.floats(op_.in[0]) + u.row0 * op_.in[0].width + head * a.head_dim;
-    args.q[1] = nullptr;
+    const int64_t query = u.row0 * op_.in[0].width + head * a.head_dim;
+    args.q[0] = step_.floats(op_.in[0]) + query;
+    args.q[1] = step_.floats(op_.in.back()) + query;  // itself where nothing is rotated
     args.q_stride = op_.in[0].width;
     args.positions = step_.positions[set_] + u.row0;
     args.rows = u.rows;
@@ -283,8 +303,8 @@ class Attend {
     const Partial sum = partial_at(scratch, pairs);
     const Partial part = partial_at(scratch + partial_floats(pairs, op_.attr.value_dim), pairs);
     bool any = false;
-    for (int64_t p = u.part0; p <= u.part1; ++p) {
-      if (!run_part(u, p, any ? part : sum)) continue;
+    for (int64_t i = 0; i < u.parts.count(); ++i) {
+      if (!run_part(u, u.parts.at(i), any ? part : sum)) continue;
       if (any) merge(u, sum, part);
       any = true;
     }
@@ -303,9 +323,9 @@ class Attend {
       const int64_t done = wave * threads_, width = std::min(threads_, cut_.parts - done);
       step_.pool->run(cut_.units * width, [&](int64_t task, int) {
         const Unit u = unit(task / width);
-        const int64_t part = u.part0 + done + task % width;
+        const int64_t i = done + task % width;
         const Partial to = place(task / width, task % width + 1);
-        if (part > u.part1 || !run_part(u, part, to)) set_empty(u, to);
+        if (i >= u.parts.count() || !run_part(u, u.parts.at(i), to)) set_empty(u, to);
       });
       for (int64_t i = 0; i < cut_.units; ++i) {
         const Unit u = unit(i);
@@ -341,6 +361,8 @@ Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
   CULET_CHECK(a.kv_heads > 0 && a.heads % a.kv_heads == 0);
   CULET_CHECK(out->in[0].width == a.heads * a.head_dim &&
               out->out[0].width == a.heads * a.value_dim);
+  CULET_CHECK(out->in.size() == 1 || (out->in.size() == 2 && out->in[1].width == out->in[0].width &&
+                                      out->in[1].rows == out->in[0].rows));
   out->fn = run_attend;
   return {};
 }

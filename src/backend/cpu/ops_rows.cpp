@@ -135,15 +135,16 @@ Result<void> bind_quantize(const Binder&, const plan::Op&, BoundOp* out) {
 
 // ---------------------------------------------------------------- rope
 
-void run_rope(const BoundOp& op, Step& step) {
+// Rows [row0, row0 + count) of the value.
+void rotate_rows(const BoundOp& op, const Step& step, const float* table, int64_t row0,
+                 int64_t count) {
   const Slot& in = op.in[0];
-  const int32_t rope = op.attr.rope, dims = step.rope_dims[rope];
-  const float* table = step.rope_tables[rope];
+  const int32_t dims = step.rope_dims[op.attr.rope];
   const int32_t* source = step.source[static_cast<int>(in.rows)];
   const float* x = step.floats(in);
   float* y = step.floats(op.out[0]);
-  for_rows(step, step.count(in), in.width, [&](int64_t first, int64_t end, int) {
-    for (int64_t r = first; r < end; ++r) {
+  for_rows(step, count, in.width, [&](int64_t first, int64_t end, int) {
+    for (int64_t r = row0 + first; r < row0 + end; ++r) {
       const float* cos_sin = table + static_cast<int64_t>(source[r]) * dims;
       for (int64_t h = r * in.width; h < (r + 1) * in.width; h += in.last) {
         step.k->rope(x + h, cos_sin, dims, in.last, op.attr.rope_adjacent, y + h);
@@ -152,12 +153,24 @@ void run_rope(const BoundOp& op, Step& step) {
   });
 }
 
+void run_rope(const BoundOp& op, Step& step) {
+  rotate_rows(op, step, step.rope_tables[op.attr.rope], 0, step.count(op.in[0]));
+}
+
+// Only for rows of sessions that stream; nobody reads the others.
+void run_pinned_rope(const BoundOp& op, Step& step) {
+  const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
+  for (size_t s = 0; s < step.batch.size(); ++s) {
+    if (!streams(step.batch[s])) continue;
+    rotate_rows(op, step, step.pinned_tables[op.attr.rope], segments[s].first, segments[s].count);
+  }
+}
+
 Result<void> bind_rope(const Binder& b, const plan::Op& op, BoundOp* out) {
-  if (op.attr.rope_pinned) return unsupported(b.plan, op, "queries of pinned keys");
   CULET_CHECK(op.attr.rope >= 0 && static_cast<size_t>(op.attr.rope) < b.plan.ropes.size());
   const int32_t dims = b.plan.ropes[static_cast<size_t>(op.attr.rope)].dims;
   CULET_CHECK(dims > 0 && dims % 2 == 0 && dims <= out->in[0].last);
-  out->fn = run_rope;
+  out->fn = op.attr.rope_pinned ? run_pinned_rope : run_rope;
   return {};
 }
 

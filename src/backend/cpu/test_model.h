@@ -190,7 +190,7 @@ struct Prepared {
   }
   std::unique_ptr<cache::CacheSet> caches(const TestModel& model,
                                           cache::CacheOptions options = {}) const {
-    auto made = cache::CacheSet::make(model.plan.caches, options);
+    auto made = cache::CacheSet::make(model.plan, options);
     CULET_CHECK(made.has_value());
     return std::move(*made);
   }

@@ -66,7 +66,7 @@ class Chain {
     return std::move(*made);
   }
   std::vector<float> run(const Executor& executor) const {
-    auto set = cache::CacheSet::make(model.plan.caches, {});
+    auto set = cache::CacheSet::make(model.plan, {});
     CULET_CHECK(set.has_value());
     const WorkspacePtr workspace = executor.make_workspace();
     const std::vector<int32_t> tokens{7}, wanted{0};

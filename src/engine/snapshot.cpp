@@ -1,0 +1,285 @@
+// A session's memory as bytes, and back (docs/formats/snapshot.md).
+//
+// The file says what it fits: model, architecture text, KV types, policy. Everything is read into a
+// timeline of its own; the session takes it over only when the checksum at the end is right.
+#include "base/check.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "culet/models.h"
+#include "engine/session_impl.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace culet::engine {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kMagic = "culetkv\n";
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kMostHeader = 1 << 16;
+constexpr size_t kSumBytes = 64;  // hexadecimal digits
+constexpr int64_t kMostLength = int64_t{1} << 40;
+
+constexpr const char* kTypeNames[] = {"f32", "f16", "bf16", "q8_0"};
+const char* name_of(KvType type) { return kTypeNames[static_cast<size_t>(type)]; }
+
+// What must be the same for a snapshot to fit, in the order in which it is told.
+Json binding_of(const SessionImpl& session, const std::vector<std::string>& digests) {
+  const SessionOptions& o = session.options();
+  const auto window = o.window_types.value_or(std::pair(o.keys, o.values));
+  Json stream;
+  if (o.stream) stream = {{"pinned", o.stream->pinned}, {"window", o.stream->window}};
+  return {{"model", digests},
+          {"architecture", session.model_impl().loaded().compiled.plan.source_sha256},
+          {"precise", session.model().info().precise},
+          {"keys", name_of(o.keys)},
+          {"values", name_of(o.values)},
+          {"window_keys", name_of(window.first)},
+          {"window_values", name_of(window.second)},
+          {"stream", stream},
+          {"start", o.start}};
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+tl::unexpected<Error> bad(std::string why) {
+  return fail(ErrorCode::kCorrupt, "the snapshot cannot be used: " + std::move(why));
+}
+tl::unexpected<Error> cut() { return bad("it is cut short or damaged; save it again"); }
+
+// Counts down what is left, so that no number in the file can ask for more.
+class Reader {
+ public:
+  Reader(uint64_t size, const cache::Source& source) : left_(size), source_(source) {}
+
+  bool read(std::span<std::byte> out) {
+    if (out.size() > left_ || !source_(out)) return false;
+    left_ -= out.size();
+    sum_.update(out);
+    return true;
+  }
+  template <class T>
+  bool number(T* out) {
+    return read(std::as_writable_bytes(std::span(out, 1)));
+  }
+  template <class T>
+  bool numbers(int64_t count, std::vector<T>* out) {
+    if (count < 0 || static_cast<uint64_t>(count) > left_ / sizeof(T)) return false;
+    out->resize(static_cast<size_t>(count));
+    return read(std::as_writable_bytes(std::span(*out)));
+  }
+  // What follows must be the sum of everything before, and the end.
+  bool ends() {
+    std::string sum(kSumBytes, ' ');
+    return left_ == kSumBytes &&
+           source_(std::as_writable_bytes(std::span(sum.data(), sum.size()))) && sum == sum_.hex();
+  }
+
+ private:
+  uint64_t left_;
+  const cache::Source& source_;
+  base::Sha256 sum_;
+};
+
+Result<Json> read_header(Reader* reader) {
+  char magic[kMagic.size()] = {};
+  uint32_t version = 0, size = 0;
+  if (!reader->read(std::as_writable_bytes(std::span(magic))) ||
+      std::string_view(magic, sizeof magic) != kMagic)
+    return bad("it does not begin like one; give a file that --save has written");
+  if (!reader->number(&version) || !reader->number(&size)) return cut();
+  if (version != kVersion) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the snapshot has format version {}, this culet reads {}; save it again",
+                    version, kVersion));
+  }
+  std::vector<char> text;
+  if (size > kMostHeader || !reader->numbers(size, &text)) return cut();
+  auto header = base::parse_json({text.data(), text.size()});
+  if (!header || !header->is_object()) return cut();
+  return header;
+}
+
+Result<void> check_binding(const Json& header, const Json& expected) {
+  for (const auto& [key, value] : expected.items()) {
+    const auto found = header.find(key);
+    if (found == header.end()) return cut();
+    if (*found == value) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the snapshot is of another session: its '{}' is {}, here it is {}; "
+                            "use the same model and options as when it was saved",
+                            key, base::dump_json(*found), base::dump_json(value)));
+  }
+  return {};
+}
+
+// A whole number of the header from 0 to `most`; -1: there is none.
+int64_t count(const Json& header, const char* key, int64_t most) {
+  const auto found = header.find(key);
+  if (found == header.end() || !found->is_number_integer()) return -1;
+  const auto n = found->is_number_unsigned()
+                     ? static_cast<int64_t>(std::min<uint64_t>(found->get<uint64_t>(), INT64_MAX))
+                     : found->get<int64_t>();
+  return n < 0 || n > most ? -1 : n;
+}
+
+Result<History> read_history(const SessionImpl& session, const Json& header, Reader* reader) {
+  const int64_t length = count(header, "length", kMostLength);
+  const int64_t forgotten = count(header, "forgotten", length);
+  const auto digest = header.find("digest");
+  if (length < 0 || forgotten < 0 || digest == header.end() || !digest->is_string()) return cut();
+  if (length > session.context()) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("the snapshot has {} tokens, the context holds {}; use a larger one",
+                            length, session.context()));
+  }
+  if (forgotten > 0 && !session.options().stream) return cut();
+  std::vector<Token> tokens;
+  if (!reader->numbers(length - forgotten, &tokens)) return cut();
+  const int64_t vocabulary = session.model().info().vocabulary;
+  for (const Token token : tokens)
+    if (token < 0 || token >= vocabulary) return cut();
+  auto history = History::restored(forgotten, digest->get<std::string>(), std::move(tokens));
+  if (!history) return cut();
+  return std::move(*history);
+}
+
+}  // namespace
+
+Result<void> write_snapshot(const SessionImpl& session, const std::vector<std::string>& digests,
+                            const cache::Sink& sink) {
+  const Timeline& timeline = session.timeline();
+  Json header = binding_of(session, digests);
+  header["length"] = session.length();
+  header["forgotten"] = timeline.history.forgotten();
+  header["digest"] = timeline.history.digest();
+  header["logits"] = session.logits().size();
+  const std::string text = base::dump_json(header);
+  base::Sha256 sum;
+  const auto put = [&](std::span<const std::byte> bytes) {
+    sum.update(bytes);
+    return sink(bytes);
+  };
+  const bool done = put(std::as_bytes(std::span(kMagic))) && put(bytes_of(kVersion)) &&
+                    put(bytes_of(static_cast<uint32_t>(text.size()))) &&
+                    put(std::as_bytes(std::span(text))) &&
+                    put(std::as_bytes(timeline.history.kept())) &&
+                    put(std::as_bytes(session.logits())) && timeline.caches.save(put);
+  const std::string hex = sum.hex();
+  if (!done || !sink(std::as_bytes(std::span(hex))))
+    return fail(ErrorCode::kIo, "the snapshot could not be written");
+  return {};
+}
+
+Result<Timeline> read_snapshot(const SessionImpl& session, const std::vector<std::string>& digests,
+                               uint64_t size, const cache::Source& source) {
+  Reader reader(size, source);
+  CULET_TRY(const Json header, read_header(&reader));
+  CULET_TRY_VOID(check_binding(header, binding_of(session, digests)));
+  CULET_TRY(History history, read_history(session, header, &reader));
+  const int64_t vocabulary = session.model().info().vocabulary;
+  const int64_t logits = count(header, "logits", vocabulary);
+  std::vector<float> values;
+  if ((logits != 0 && logits != vocabulary) || !reader.numbers(logits, &values)) return cut();
+  CULET_TRY(auto caches, cache::CacheSet::make(session.model_impl().loaded().compiled.plan,
+                                               cache_options(session.options())));
+  const auto loaded = caches->load(session.options().start + history.length(),
+                                   [&](std::span<std::byte> out) { return reader.read(out); });
+  if (!loaded && loaded.error().code == ErrorCode::kCorrupt) return bad(loaded.error().message);
+  if (!loaded) return tl::unexpected(loaded.error());
+  if (!reader.ends()) return cut();
+  return Timeline{
+      std::move(*caches), std::move(history),
+      values.empty() ? nullptr : std::make_shared<const std::vector<float>>(std::move(values))};
+}
+
+// ---------------------------------------------------------------- files
+
+namespace {
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+tl::unexpected<Error> io_error(const std::string& path, const char* what) {
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: {}: {}", path, what, std::system_category().message(errno)));
+}
+
+Result<std::vector<std::string>> digests_of(const Model& model) {
+  ModelRef ref;
+  ref.path = model.info().path;
+  CULET_TRY(const std::vector<FileDigest> files, model_digests(ref));
+  std::vector<std::string> digests;
+  for (const FileDigest& file : files) digests.push_back(file.sha256);
+  return digests;
+}
+
+}  // namespace
+
+// Beside the file, then renamed: who reads sees the old one or the whole new one.
+Result<void> SessionImpl::save(const std::string& path, const Progress& progress) const {
+  CULET_TRY(const std::vector<std::string> digests, digests_of(*model_));
+  const std::string part = path + ".part";
+  File file(std::fopen(part.c_str(), "wb"));
+  if (!file) return io_error(part, "cannot be written");
+  const auto all = static_cast<int64_t>(memory_bytes());
+  int64_t done = 0;
+  bool stopped = false;
+  auto written = write_snapshot(*this, digests, [&](std::span<const std::byte> bytes) {
+    done += static_cast<int64_t>(bytes.size());
+    stopped = progress && !progress(std::min(done, all), all);
+    return !stopped && std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+  });
+  if (written && std::fflush(file.get()) != 0)
+    written = io_error(part, "cannot be written");
+  else if (!written && !stopped)
+    written = io_error(part, "cannot be written");
+  else if (stopped)
+    written = fail(ErrorCode::kCancelled, "stopped on request");
+  file.reset();
+  if (written && std::rename(part.c_str(), path.c_str()) != 0)
+    written = io_error(path, "cannot be replaced");
+  if (!written) std::remove(part.c_str());
+  return written;
+}
+
+Result<void> SessionImpl::restore(const std::string& path, const Progress& progress) {
+  CULET_TRY(const std::vector<std::string> digests, digests_of(*model_));
+  std::error_code unknown;
+  const uintmax_t size = std::filesystem::file_size(path, unknown);
+  File file(unknown ? nullptr : std::fopen(path.c_str(), "rb"));
+  if (!file) {
+    errno = unknown ? unknown.value() : errno;
+    return io_error(path, "cannot be read");
+  }
+  uint64_t done = 0;
+  bool stopped = false;
+  auto timeline = read_snapshot(*this, digests, size, [&](std::span<std::byte> out) {
+    done += out.size();
+    stopped = progress && !progress(static_cast<int64_t>(done), static_cast<int64_t>(size));
+    return !stopped && std::fread(out.data(), 1, out.size(), file.get()) == out.size();
+  });
+  if (stopped) return fail(ErrorCode::kCancelled, "stopped on request");
+  if (!timeline) {
+    return fail(timeline.error().code, fmt::format("{}: {}", path, timeline.error().message));
+  }
+  timeline_ = std::move(*timeline);
+  return {};
+}
+
+}  // namespace culet::engine
