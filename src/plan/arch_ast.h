@@ -126,7 +126,7 @@ struct ArchFile {
   std::vector<Let> lets;
   std::vector<CacheDecl> caches;
   std::vector<StateDecl> states;
-  std::vector<Require> requires_;
+  std::vector<Require> requirements;
   std::vector<IgnoreItem> ignores;
   std::vector<ExternDecl> externs;
   std::vector<Block> blocks;

@@ -38,7 +38,7 @@ void lay_over(ArchFile* base, ArchFile own) {
   overlay(&base->lets, &own.lets);
   overlay(&base->caches, &own.caches);
   overlay(&base->states, &own.states);
-  extend(&base->requires_, &own.requires_);
+  extend(&base->requirements, &own.requirements);
   extend(&base->ignores, &own.ignores);
   extend(&base->externs, &own.externs);
   for (Block& b : own.blocks) {

@@ -194,14 +194,14 @@ class Parser {
   Result<void> require() {
     Require r;
     r.place = place();
-    if (arch_.requires_.size() >= kMaxItems)
+    if (arch_.requirements.size() >= kMaxItems)
       return error(r.place, fmt::format("more than {} 'require' lines in one file", kMaxItems));
     take_token();
     CULET_TRY(r.condition, expression());
     CULET_TRY_VOID(want_symbol(","));
     if (peek().kind != LexToken::Kind::kString) return expected("a message in quotes");
     r.message = take_token().text;
-    arch_.requires_.push_back(std::move(r));
+    arch_.requirements.push_back(std::move(r));
     return end_of_line();
   }
 

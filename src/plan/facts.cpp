@@ -246,7 +246,7 @@ Result<Fact> Facts::eval(const Expr& e, int layer) {
       case Kind::kBinary:
         return binary(e, layer);
       case Kind::kDefault:
-        return default_(e, layer);
+        return with_default(e, layer);
       case Kind::kIndex:
         return index(e, layer);
       case Kind::kLast:
@@ -354,7 +354,7 @@ Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, i
   return from_meta(v->at(static_cast<uint64_t>(at)));
 }
 
-Result<Fact> Facts::default_(const Expr& e, int layer) {
+Result<Fact> Facts::with_default(const Expr& e, int layer) {
   const Expr& main = *e.kids[0];
   const bool indexed = main.kind == Kind::kIndex && main.kids[0]->kind == Kind::kName;
   const Expr& key = indexed ? *main.kids[0] : main;

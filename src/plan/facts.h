@@ -97,7 +97,7 @@ class Facts {
   Result<Fact> meta(const Expr& e, std::string_view key, const Expr* index, int layer,
                     bool* absent);
   Result<Fact> finite(double n, const Expr& e) const;
-  Result<Fact> default_(const Expr& e, int layer);
+  Result<Fact> with_default(const Expr& e, int layer);
   Result<Fact> index(const Expr& e, int layer);
   Result<Fact> unary(const Expr& e, int layer);
   Result<Fact> binary(const Expr& e, int layer);

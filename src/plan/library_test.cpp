@@ -99,7 +99,7 @@ TEST(Library, WhatAnIncludeReplaces) {
   EXPECT_EQ(parsed->kind, "encoder");
   ASSERT_EQ(parsed->lets.size(), 3u);
   EXPECT_EQ(parsed->lets[0].value->number, 10);
-  EXPECT_EQ(parsed->requires_.size(), 2u);
+  EXPECT_EQ(parsed->requirements.size(), 2u);
   EXPECT_EQ(parsed->ignores.size(), 2u);
   EXPECT_EQ(parsed->caches.size(), 1u);
   EXPECT_EQ(parsed->caches[0].key_heads->number, 3);

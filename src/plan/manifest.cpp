@@ -43,7 +43,7 @@ void each_expression(const std::vector<Statement>& all, const ExprFn& fn) {
 
 // Every expression of the text except those of lets.
 void each_expression(const ArchFile& arch, const ExprFn& fn) {
-  for (const Require& r : arch.requires_) fn(*r.condition);
+  for (const Require& r : arch.requirements) fn(*r.condition);
   for (const IgnoreItem& item : arch.ignores)
     if (item.when) fn(*item.when);
   for (const CacheDecl& c : arch.caches)
@@ -179,7 +179,7 @@ class Manifest {
 }  // namespace
 
 Result<void> check_requires(Facts& facts, int32_t layers) {
-  for (const Require& r : facts.arch().requires_) {
+  for (const Require& r : facts.arch().requirements) {
     const bool each = facts.depends_on_layer(*r.condition);
     for (int i = 0; i < (each ? layers : 1); ++i) {
       CULET_TRY(bool ok, facts.flag(*r.condition, each ? i : -1));

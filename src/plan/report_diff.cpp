@@ -81,7 +81,7 @@ class StatementList {
     lines_.push_back("kind " + arch_.kind);
     for (const Let& item : arch_.lets) add("", item.place);
     for (const ExternDecl& item : arch_.externs) add("", item.place);
-    for (const Require& item : arch_.requires_) add("", item.place);
+    for (const Require& item : arch_.requirements) add("", item.place);
     for (const IgnoreItem& item : arch_.ignores) add("", item.place);
     for (const CacheDecl& item : arch_.caches) add("", item.place);
     for (const StateDecl& item : arch_.states) add("", item.place);
