@@ -162,6 +162,12 @@ CULET_INLINE Floats load_f16(const uint8_t* p) {
   const float16x8_t v = vreinterpretq_f16_u8(vld1q_u8(p));
   return {vcvt_f32_f16(vget_low_f16(v)), vcvt_high_f32_f16(v)};
 }
+CULET_INLINE Floats set1_f16(const uint8_t* p) {
+  uint16_t v;
+  __builtin_memcpy(&v, p, 2);
+  const float32x4_t x = vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(v)));
+  return {x, x};
+}
 CULET_INLINE Floats load_bf16(const uint8_t* p) {
   const uint16x8_t v = vreinterpretq_u16_u8(vld1q_u8(p));
   return {vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(v), 16)),

@@ -282,21 +282,37 @@ TEST(Levels, Reductions) {
       }
 }
 
+constexpr KvType kKvTypes[] = {kKvF32, kKvF16, kKvBf16, kKvQ8};
+static_assert(std::size(kKvTypes) == kKvTypeCount);
+
 std::vector<AttentionShape> attention_shapes() {
   std::vector<AttentionShape> shapes;
   for (int32_t head : {32, 64, 80, 128, 256})
     for (int64_t rows : {1, 2, 7, 19})
       shapes.push_back(
           {.rows = rows, .length = 70, .heads_per_kv = 3, .head_dim = head, .value_dim = head});
-  for (KvType k : {kKvF32, kKvF16})
-    for (KvType v : {kKvF32, kKvF16})
-      shapes.push_back({.rows = 5,
-                        .length = 100,
-                        .heads_per_kv = 7,
-                        .head_dim = 64,
-                        .value_dim = 40,
-                        .k_type = k,
-                        .v_type = v});
+  for (KvType k : kKvTypes)
+    for (KvType v : kKvTypes)
+      for (auto [head, value, heads] :
+           {std::array<int32_t, 3>{64, 40, 7}, {80, 96, 1}, {20, 7, 3}, {256, 144, 2}})
+        shapes.push_back({.rows = heads == 1 ? 1 : 5,
+                          .length = 100,
+                          .heads_per_kv = heads,
+                          .head_dim = head,
+                          .value_dim = value,
+                          .k_type = k,
+                          .v_type = v});
+  // The block of the last pinned key comes as two entries with a query each.
+  for (KvType k : kKvTypes)
+    shapes.push_back({.rows = 11,
+                      .length = 200,
+                      .heads_per_kv = 2,
+                      .head_dim = 48,
+                      .value_dim = 64,
+                      .k_type = k,
+                      .v_type = kKvTypes[(k + 1) % kKvTypeCount],
+                      .window = 170,
+                      .pinned = 37});
   shapes.push_back({.rows = 33, .length = 33, .heads_per_kv = 4, .head_dim = 32, .value_dim = 48});
   shapes.push_back(
       {.rows = 40, .length = 90, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 17});
@@ -332,6 +348,9 @@ std::vector<AttentionShape> attention_shapes() {
   return shapes;
 }
 
+// How far a type's rounding of values of about 1 may move a result.
+double bound_of(KvType type) { return type == kKvF32 ? 1e-5 : type == kKvF16 ? 1e-2 : 3e-2; }
+
 TEST(Attention, ScalarMatchesFloat64Softmax) {
   const Kernels base = scalar();
   uint32_t seed = 100;
@@ -359,7 +378,7 @@ TEST(Attention, ScalarMatchesFloat64Softmax) {
             for (int32_t d = 0; d < s.value_dim; d++)
               sum[d] += w * c.v[(p * s.kv_heads + g) * s.value_dim + d];
           }
-          const double bound = s.k_type == kKvF32 && s.v_type == kKvF32 ? 1e-5 : 1e-2;
+          const double bound = std::max(bound_of(s.k_type), bound_of(s.v_type));
           for (int32_t d = 0; d < s.value_dim; d++)
             ASSERT_NEAR(out[(r * s.heads_per_kv + h) * s.value_dim + d], sum[d] / total, bound)
                 << "row " << r << " of " << s.rows << ", length " << s.length;
@@ -446,13 +465,25 @@ TEST(Attention, NothingVisibleAndNan) {
     EXPECT_EQ(raw[0], -INFINITY) << t.name;
     EXPECT_EQ(raw[1], 0) << t.name;
     EXPECT_TRUE(std::isnan(out[0])) << t.name;
-    // A NaN in a visible key or query reaches the output of the rows that see it.
-    AttentionCase n({.rows = 2, .length = 70, .head_dim = 32, .value_dim = 32, .k_type = kKvF32},
-                    4);
-    reinterpret_cast<float*>(n.k_blocks[2].data())[5] = NAN;  // key 69: only the last row sees it
-    const std::vector<float> both = n.run(t.kernels, 0, nullptr);
-    EXPECT_FALSE(std::isnan(both[0])) << t.name;
-    EXPECT_TRUE(std::isnan(both[32])) << t.name;
+    // A NaN or infinity in a visible key or value reaches the output of the rows that see it.
+    for (KvType type : kKvTypes)
+      for (float bad : {NAN, INFINITY})
+        for (bool key : {true, false}) {
+          AttentionCase n({.rows = 2,
+                           .length = 70,
+                           .head_dim = 40,
+                           .value_dim = 40,
+                           .k_type = type,
+                           .v_type = type},
+                          4);
+          std::vector<float> k(2 * 40, 1.0f), v = k;  // key 69: only the last row sees it
+          (key ? k : v)[3] = bad;
+          t.kernels.kv_store(type, type, k.data(), v.data(), 2, 40, 40, n.k_blocks[2].data(),
+                             n.v_blocks[2].data(), 5);
+          const std::vector<float> both = n.run(t.kernels, 0, nullptr);
+          EXPECT_TRUE(std::isfinite(both[3])) << t.name << " type " << type;
+          EXPECT_FALSE(std::isfinite(both[40 + 3])) << t.name << " type " << type << " key " << key;
+        }
   }
 }
 
@@ -460,20 +491,25 @@ TEST(Levels, KvStore) {
   const Kernels base = scalar();
   std::mt19937 rng(21);
   for (const Table& t : tables())
-    for (KvType type : {kKvF32, kKvF16})
-      for (auto [head, value] : {std::pair{32, 32}, {80, 40}, {20, 7}}) {
-        std::vector<float> k = random_floats(3 * head, rng), v = random_floats(3 * value, rng);
-        k[0] = 1e-7f, k[1] = 65520.0f, k[2] = 6e-8f, k[3] = 3.1e-5f, v[0] = -INFINITY;
-        std::vector<uint8_t> want(3 * 32 * (head + value) * 4), got = want;
-        const size_t offset = size_t(3) * 32 * head * 4;
-        for (int32_t r : {0, 13, 31}) {
-          base.kv_store(type, type, k.data(), v.data(), 3, head, value, want.data(),
-                        want.data() + offset, r);
-          t.kernels.kv_store(type, type, k.data(), v.data(), 3, head, value, got.data(),
-                             got.data() + offset, r);
-        }
-        EXPECT_EQ(want, got) << t.name << " head_dim " << head;
-      }
+    for (KvType k_type : kKvTypes)
+      for (KvType v_type : kKvTypes)
+        for (auto [head, value] : {std::pair{32, 32}, {80, 40}, {20, 7}, {40, 80}, {7, 256}})
+          for (bool specials : {false, true}) {
+            const size_t offset = size_t(3) * kv_head_bytes(k_type, head);
+            std::vector<uint8_t> want(offset + size_t(3) * kv_head_bytes(v_type, value), 0xab);
+            std::vector<uint8_t> got = want;
+            for (int32_t r : {0, 13, 31}) {
+              std::vector<float> k = awkward_floats(3 * head, rng, specials),
+                                 v = awkward_floats(3 * value, rng, specials);
+              k[0] = 1e-7f, k[1] = 65520.0f, k[2] = 6e-8f, k[3] = 3.1e-5f, v[0] = -INFINITY;
+              base.kv_store(k_type, v_type, k.data(), v.data(), 3, head, value, want.data(),
+                            want.data() + offset, r);
+              t.kernels.kv_store(k_type, v_type, k.data(), v.data(), 3, head, value, got.data(),
+                                 got.data() + offset, r);
+            }
+            EXPECT_EQ(want, got) << t.name << " types " << k_type << " " << v_type << " head_dim "
+                                 << head << " value_dim " << value;
+          }
 }
 
 // The equality of levels within one machine, carried over to other machines: a digest of results
@@ -534,6 +570,26 @@ void add_rows(const Kernels& kernels, std::mt19937& rng, Digest* digest) {
   digest->add(sums, sizeof(sums));
 }
 
+// Rows as they are stored, and attention over them; dimensions that no vector divides.
+void add_cache(const Kernels& kernels, KvType type, Digest* digest) {
+  AttentionCase c({.rows = 3,
+                   .length = 70,
+                   .heads_per_kv = 3,
+                   .head_dim = 48,
+                   .value_dim = 40,
+                   .k_type = type,
+                   .v_type = type,
+                   .window = 50,
+                   .pinned = 5},
+                  24);
+  for (int64_t p = 0; p < 70; p++)  // as this level stores them
+    kernels.kv_store(type, type, &c.k[p * 2 * 48], &c.v[p * 2 * 40], 2, 48, 40,
+                     c.k_blocks[p / 32].data(), c.v_blocks[p / 32].data(), int32_t(p % 32));
+  digest->add(c.k_blocks[0].data(), 2 * kv_head_bytes(type, 48));
+  digest->add(c.v_blocks[0].data(), 2 * kv_head_bytes(type, 40));
+  digest->add(c.run(kernels, 1, nullptr));
+}
+
 TEST(Levels, SameBitsOnEveryMachine) {
   std::vector<Table> all = tables();
   all.push_back({"scalar", scalar()});
@@ -545,7 +601,8 @@ TEST(Levels, SameBitsOnEveryMachine) {
     const AttentionShape shape{
         .rows = 3, .length = 1100, .heads_per_kv = 3, .head_dim = 32, .value_dim = 40};
     digest.add(AttentionCase(shape, 23).run(t.kernels, 1, nullptr));
-    EXPECT_EQ(digest.value(), 0xc18f17777bffef83u) << t.name;
+    for (KvType type : kKvTypes) add_cache(t.kernels, type, &digest);
+    EXPECT_EQ(digest.value(), 0xf29ba6692e093767u) << t.name;
   }
 }
 

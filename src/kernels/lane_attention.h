@@ -6,9 +6,13 @@
 // their own lanes and dropped by masks: they never meet a visible key's sums. Values are summed
 // over runs of keys that neighbouring pairs see alike, each pair's keys in ascending order.
 // The registers hold kAtOnce pairs x 16 lanes (12 ymm, 24 NEON registers).
+//
+// Only the innermost loops know a KV type: key_dots that of the keys, sum_values that of the
+// values.
 #pragma once
 
 #include "kernels/kernels.h"
+#include "kernels/kv_store.h"
 #include "kernels/lane_math.h"
 
 namespace culet::kernels {
@@ -19,23 +23,27 @@ constexpr int kTilePairs = 12;  // a multiple of kAtOnce, at most 16
 constexpr int64_t kPartBlocks = kPartKeys / kKvBlockRows;
 constexpr float kMinusInf = -__builtin_inff();
 
-constexpr int64_t kv_bytes(KvType type) { return type == kKvF32 ? 4 : 2; }
+constexpr int64_t element_bytes(KvType type) { return type == kKvF32 ? 4 : type == kKvQ8 ? 1 : 2; }
 
+// Elements as float32; quants of q8_0 before they meet their scale.
 template <KvType kType>
 CULET_INLINE Floats load_kv8(const uint8_t* p) {
   if constexpr (kType == kKvF32) return load(reinterpret_cast<const float*>(p));
-  return load_f16(p);
+  if constexpr (kType == kKvF16) return load_f16(p);
+  if constexpr (kType == kKvBf16) return load_bf16(p);
+  if constexpr (kType == kKvQ8) return to_floats(load_s8(p));
 }
 template <KvType kType>
 CULET_INLINE Lanes load_kv(const uint8_t* base, int64_t index) {
-  const uint8_t* p = base + kv_bytes(kType) * index;
-  return {load_kv8<kType>(p), load_kv8<kType>(p + 8 * kv_bytes(kType))};
+  const uint8_t* p = base + element_bytes(kType) * index;
+  return {load_kv8<kType>(p), load_kv8<kType>(p + 8 * element_bytes(kType))};
 }
 // The first n of 16.
 template <KvType kType>
 CULET_INLINE Lanes load_kv(const uint8_t* base, int64_t index, int64_t n) {
   alignas(16) uint8_t copy[64] = {};
-  __builtin_memcpy(copy, base + kv_bytes(kType) * index, static_cast<size_t>(kv_bytes(kType) * n));
+  __builtin_memcpy(copy, base + element_bytes(kType) * index,
+                   static_cast<size_t>(element_bytes(kType) * n));
   return load_kv<kType>(copy, 0);
 }
 
@@ -66,16 +74,34 @@ struct Pairs {
   float score[kTilePairs][kKvBlockRows];  // then the weights p
 };
 
-// Dots of R pairs with 16 keys of a block, times scale, into the lanes of `score` that a mask has.
+// Adds dimensions [d, end) of R pairs' dots with 16 keys; of q8_0: those of a block with this
+// scale.
 template <KvType kType, int R>
-void key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
+CULET_INLINE void add_dots(const uint8_t* keys, const float* const* q, int64_t d, int64_t end,
+                           Lanes scale, Lanes* s) {
+  for (; d < end; d++) {
+    Lanes k = load_kv<kType>(keys, d * kKvBlockRows);
+    if constexpr (kType == kKvQ8) k = {k.low * scale.low, k.high * scale.high};
+    unroll<R>(CULET_LAMBDA(&, auto r) { s[r] = fma(set1(q[r][d]), k, s[r]); });
+  }
+}
+
+// Dots of R pairs with 16 keys of a head's 32, from key `first`, times scale, into the lanes of
+// `score` that a mask has.
+template <KvType kType, int R>
+void key_dots(const AttendArgs& a, const uint8_t* head, int64_t first, const float* const* q,
               const uint32_t* masks, float* score) {
   Lanes s[R];
   unroll<R>(CULET_LAMBDA(&, auto r) { s[r] = zero_lanes(); });
   const int64_t dim = a.head_dim;
-  for (int64_t d = 0; d < dim; d++) {
-    const Lanes k = load_kv<kType>(keys, d * kKvBlockRows);
-    unroll<R>(CULET_LAMBDA(&, auto r) { s[r] = fma(set1(q[r][d]), k, s[r]); });
+  const uint8_t* keys = head + first * element_bytes(kType);
+  if constexpr (kType == kKvQ8) {
+    const uint8_t* scales = head + kKvBlockRows * dim;
+    for (int64_t d = 0; d < dim; d += 32)  // a block's 32 scales begin at d / 32 * 32
+      add_dots<kType, R>(keys, q, d, dim - d < 32 ? dim : d + 32,
+                         load_kv<kKvF16>(scales, d + first), s);
+  } else {
+    add_dots<kType, R>(keys, q, 0, dim, zero_lanes(), s);
   }
   const Floats scale = set1(a.scale);
   unroll<R>(CULET_LAMBDA(&, auto r) {
@@ -90,25 +116,29 @@ void key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
   });
 }
 
+typedef void (*KeyDots)(const AttendArgs&, const uint8_t*, int64_t, const float* const*,
+                        const uint32_t*, float*);
 template <KvType kType>
-CULET_INLINE void run_key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
-                               const uint32_t* masks, int count, float* score) {
-  static constexpr void (*kDots[kAtOnce + 1])(const AttendArgs&, const uint8_t*,
-                                              const float* const*, const uint32_t*,
-                                              float*) = {nullptr,
-                                                         key_dots<kType, 1>,
-                                                         key_dots<kType, 2>,
-                                                         key_dots<kType, 3>,
-                                                         key_dots<kType, 4>,
-                                                         key_dots<kType, 5>,
-                                                         key_dots<kType, 6>};
+constexpr KeyDots kDotsOfPairs[kAtOnce + 1] = {nullptr,
+                                               key_dots<kType, 1>,
+                                               key_dots<kType, 2>,
+                                               key_dots<kType, 3>,
+                                               key_dots<kType, 4>,
+                                               key_dots<kType, 5>,
+                                               key_dots<kType, 6>};
+constexpr const KeyDots* kDotsOfType[kKvTypeCount] = {kDotsOfPairs<kKvF32>, kDotsOfPairs<kKvF16>,
+                                                      kDotsOfPairs<kKvBf16>, kDotsOfPairs<kKvQ8>};
+
+CULET_INLINE void run_key_dots(const AttendArgs& a, const uint8_t* head, int64_t first,
+                               const float* const* q, const uint32_t* masks, int count,
+                               float* score) {
+  const KeyDots* dots = kDotsOfType[a.k_type];
   for (int i = 0; i < count; i += kAtOnce)
-    kDots[count - i < kAtOnce ? count - i : kAtOnce](a, keys, q + i, masks + i,
-                                                     score + i * kKvBlockRows);
+    dots[count - i < kAtOnce ? count - i : kAtOnce](a, head, first, q + i, masks + i,
+                                                    score + i * kKvBlockRows);
 }
 
 // Scores of one entry into the tile; masks gain the keys that each pair sees.
-template <KvType kType>
 void score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
   if (e.position > t->last_position) return;
   uint32_t masks[kTilePairs], any_mask = 0;
@@ -120,12 +150,9 @@ void score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
     any_mask |= masks[i];
     t->mask[i] |= masks[i];
   }
-  const uint8_t* keys =
-      e.k + static_cast<int64_t>(a.kv_head) * a.head_dim * kKvBlockRows * kv_bytes(kType);
+  const uint8_t* head = e.k + a.kv_head * kv_head_bytes(a.k_type, a.head_dim);
   for (int h = 0; h < 2; h++, any_mask >>= 16) {
-    if (any_mask & 0xffff)
-      run_key_dots<kType>(a, keys + 16 * h * kv_bytes(kType), q, masks, t->count,
-                          t->score[0] + 16 * h);
+    if (any_mask & 0xffff) run_key_dots(a, head, 16 * h, q, masks, t->count, t->score[0] + 16 * h);
     for (int i = 0; i < t->count; i++) masks[i] >>= 16;
   }
 }
@@ -172,13 +199,23 @@ CULET_INLINE void weigh(Pairs* t) {
 
 // Keys [j0, j1) of a block for neighbouring pairs that all see them.
 struct Run {
-  const uint8_t* values;  // [32][value_dim] of the kv head
+  const uint8_t* values;  // of the kv head
   int64_t value_dim;
   int j0, j1;
   const float (*p)[kKvBlockRows];
   const float* factor;  // on what `acc` holds
   float* acc;
 };
+
+// The n values from `d` of key j, at most 16.
+template <KvType kType, bool kWhole>
+CULET_INLINE Lanes load_values(const Run& run, int64_t j, int64_t d, int64_t n) {
+  const int64_t dim = run.value_dim, at = j * dim + d;
+  const Lanes x = kWhole ? load_kv<kType>(run.values, at) : load_kv<kType>(run.values, at, n);
+  if constexpr (kType != kKvQ8) return x;
+  const uint8_t* scales = run.values + kKvBlockRows * dim;
+  return x * set1_f16(scales + 2 * (j * ((dim + 31) / 32) + d / 32));
+}
 
 // acc = acc * factor, then += p_j * v_j: R pairs, V vectors of values from `d`; `n` < 16 values in
 // a last vector that is not whole.
@@ -194,8 +231,7 @@ void sum_values(const Run& run, int64_t d, int64_t n) {
   });
   for (int j = run.j0; j < run.j1; j++)
     unroll<V>(CULET_LAMBDA(&, auto v) {
-      const int64_t at = j * dim + d + 16 * v;
-      const Lanes x = kWhole ? load_kv<kType>(run.values, at) : load_kv<kType>(run.values, at, n);
+      const Lanes x = load_values<kType, kWhole>(run, j, d + 16 * v, n);
       unroll<R>(CULET_LAMBDA(&, auto r) { s[r][v] = fma(set1(run.p[r][j]), x, s[r][v]); });
     });
   unroll<R * V>(CULET_LAMBDA(&, auto i) {
@@ -218,17 +254,22 @@ void sum_pairs(const Run& run) {
   if (d < run.value_dim) sum_values<kType, R, 1, false>(run, d, run.value_dim - d);
 }
 
+typedef void (*SumPairs)(const Run&);
 template <KvType kType>
-CULET_INLINE void run_sum_pairs(Run run, int count) {
-  static constexpr void (*kSums[kAtOnce + 1])(const Run&) = {nullptr,
-                                                             sum_pairs<kType, 1>,
-                                                             sum_pairs<kType, 2>,
-                                                             sum_pairs<kType, 3>,
-                                                             sum_pairs<kType, 4>,
-                                                             sum_pairs<kType, 5>,
-                                                             sum_pairs<kType, 6>};
+constexpr SumPairs kSumsOfPairs[kAtOnce + 1] = {nullptr,
+                                                sum_pairs<kType, 1>,
+                                                sum_pairs<kType, 2>,
+                                                sum_pairs<kType, 3>,
+                                                sum_pairs<kType, 4>,
+                                                sum_pairs<kType, 5>,
+                                                sum_pairs<kType, 6>};
+constexpr const SumPairs* kSumsOfType[kKvTypeCount] = {kSumsOfPairs<kKvF32>, kSumsOfPairs<kKvF16>,
+                                                       kSumsOfPairs<kKvBf16>, kSumsOfPairs<kKvQ8>};
+
+CULET_INLINE void run_sum_pairs(KvType type, Run run, int count) {
+  const SumPairs* sums = kSumsOfType[type];
   for (int i = 0; i < count; i += kAtOnce) {
-    kSums[count - i < kAtOnce ? count - i : kAtOnce](run);
+    sums[count - i < kAtOnce ? count - i : kAtOnce](run);
     run.p += kAtOnce;
     run.factor += kAtOnce;
     run.acc += kAtOnce * run.value_dim;
@@ -243,7 +284,6 @@ CULET_INLINE int run_end(uint32_t mask, int j0) {
 
 // Takes runs that neighbouring pairs begin at the same key, as long as the shortest of them, until
 // every pair's keys among `rows` are used up; factors turn to 1 once applied.
-template <KvType kType>
 void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs* t) {
   uint32_t left[kTilePairs];
   for (int i = 0; i < t->count; i++) left[i] = t->mask[i] & rows;
@@ -259,7 +299,7 @@ void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs
       j1 = end < j1 ? end : j1;
     }
     const Run run = {values, a.value_dim, j0, j1, t->score + i, t->c + i, t->acc + i * a.value_dim};
-    run_sum_pairs<kType>(run, n);
+    run_sum_pairs(a.v_type, run, n);
     for (int k = i; k < i + n; k++) {
       left[k] &= ~(low_bits(j1) ^ low_bits(j0));
       t->c[k] = 1.0f;
@@ -267,29 +307,26 @@ void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs
   }
 }
 
-template <KvType kK, KvType kV>
 void attend_block(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
   uint32_t seen = 0;
   for (int i = 0; i < t->count; i++) t->mask[i] = 0;
-  for (int64_t n = first; n < end; n++) score_entry<kK>(a, a.entries[n], t);
+  for (int64_t n = first; n < end; n++) score_entry(a, a.entries[n], t);
   for (int i = 0; i < t->count; i++) seen |= t->mask[i];
   if (!seen) return;
   weigh(t);
   for (int64_t n = first; n < end; n++) {
     const KvEntry& e = a.entries[n];
-    const uint8_t* values =
-        e.v + static_cast<int64_t>(a.kv_head) * kKvBlockRows * a.value_dim * kv_bytes(kV);
-    add_values<kV>(a, values, low_bits(e.rows) << e.first, t);
+    const uint8_t* values = e.v + a.kv_head * kv_head_bytes(a.v_type, a.value_dim);
+    add_values(a, values, low_bits(e.rows) << e.first, t);
   }
 }
 
 // Entries [first, end) of the list belong to the part.
-template <KvType kK, KvType kV>
 void attend_tile(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
   for (int64_t n = first; n < end && a.entries[n].position <= t->last_position;) {
     int64_t next = n + 1;
     while (next < end && a.entries[next].block_index == a.entries[n].block_index) next++;
-    attend_block<kK, kV>(a, n, next, t);
+    attend_block(a, n, next, t);
     n = next;
   }
 }
@@ -306,8 +343,8 @@ CULET_INLINE void start_tile(const AttendArgs& a, int64_t pair, Pairs* t) {
   t->last_position = a.positions[t->row[t->count - 1]];
 }
 
-template <KvType kK, KvType kV>
-void attend_pairs(const AttendArgs& a, int64_t part, float* m, float* l, float* acc) {
+void attend_part(const AttendArgs* args, int64_t part, float* m, float* l, float* acc) {
+  const AttendArgs& a = *args;
   const int64_t pairs = a.rows * a.heads_per_kv;
   for (int64_t i = 0; i < pairs * a.value_dim; i++) acc[i] = 0;
   int64_t first = 0;
@@ -322,20 +359,12 @@ void attend_pairs(const AttendArgs& a, int64_t part, float* m, float* l, float* 
     t.count = static_cast<int>(pairs - pair < step ? pairs - pair : step);
     t.acc = acc + pair * a.value_dim;
     start_tile(a, pair, &t);
-    attend_tile<kK, kV>(a, first, end, &t);
+    attend_tile(a, first, end, &t);
     for (int i = 0; i < t.count; i++) {
       m[pair + i] = t.m[i];
       l[pair + i] = fold(t.lanes[i]);
     }
   }
-}
-
-void attend_part(const AttendArgs* a, int64_t part, float* m, float* l, float* acc) {
-  typedef void (*Fn)(const AttendArgs&, int64_t, float*, float*, float*);
-  static constexpr Fn kFunctions[kKvTypeCount][kKvTypeCount] = {
-      {attend_pairs<kKvF32, kKvF32>, attend_pairs<kKvF32, kKvF16>},
-      {attend_pairs<kKvF16, kKvF32>, attend_pairs<kKvF16, kKvF16>}};
-  kFunctions[a->k_type][a->v_type](*a, part, m, l, acc);
 }
 
 CULET_INLINE float exp_one(float x) {
@@ -379,41 +408,56 @@ void attend_finish(const float* l, const float* acc, int64_t rows_heads, int64_t
     }
 }
 
-// Row r of the transposed keys: elements lie 32 apart.
-void store_keys(KvType type, const float* k, int64_t n, uint8_t* block, int32_t r) {
-  if (type == kKvF32) {
-    float* out = reinterpret_cast<float*>(block) + r;
-    for (int64_t i = 0; i < n; i++) out[i * kKvBlockRows] = k[i];
-    return;
-  }
-  uint16_t* out = reinterpret_cast<uint16_t*>(block) + r;
-  for (int64_t i = 0; i < n; i += 8) {
-    uint16_t h[8];
-    store_f16(reinterpret_cast<uint8_t*>(h), load_part(k + i, n - i));
-    const int64_t count = n - i < 8 ? n - i : 8;
-    for (int64_t j = 0; j < count; j++) out[(i + j) * kKvBlockRows] = h[j];
-  }
+// bfloat16 in the low half of each lane: nearest even; a NaN made quiet.
+CULET_INLINE Ints bf16_of(Floats x) {
+  const Ints bits = as_ints(x), high = shift_right<16>(bits);
+  const Ints rounded = shift_right<16>(bits + set1(int32_t{0x7fff}) + (high & set1(int32_t{1})));
+  return select(differs(x, x), high | set1(int32_t{0x40}), rounded);
 }
 
-void store_values(KvType type, const float* v, int64_t n, uint8_t* out) {
-  if (type == kKvF32) {
-    __builtin_memcpy(out, v, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
+void store_f16_row(const float* x, const Place& to) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8) store_f16(out + 2 * i, load(v + i));
-  if (i == n) return;
-  uint8_t h[16];
-  store_f16(h, load_part(v + i, n - i));
-  __builtin_memcpy(out + 2 * i, h, static_cast<size_t>(n - i) * 2);
+  if (to.step == 1)
+    for (; i + 8 <= to.dim; i += 8)
+      store_f16(reinterpret_cast<uint8_t*>(to.elements<uint16_t>() + i), load(x + i));
+  for (; i < to.dim; i += 8) {
+    uint16_t h[8];
+    store_f16(reinterpret_cast<uint8_t*>(h), load_part(x + i, to.dim - i));
+    put(h, to.dim - i < 8 ? to.dim - i : 8, to.elements<uint16_t>() + i * to.step, to.step);
+  }
 }
 
-void kv_store(KvType k_type, KvType type, const float* k, const float* v, int32_t kv_heads,
+void store_bf16_row(const float* x, const Place& to) {
+  for (int64_t i = 0; i < to.dim; i += 8) {
+    int32_t h[8];
+    store(h, bf16_of(load_part(x + i, to.dim - i)));
+    put(h, to.dim - i < 8 ? to.dim - i : 8, to.elements<uint16_t>() + i * to.step, to.step);
+  }
+}
+
+void store_q8_row(const float* x, const Place& to) {
+  for (int64_t i = 0; i < to.dim; i += 32) {
+    const int64_t n = to.dim - i < 32 ? to.dim - i : 32;
+    float block[32] = {};
+    __builtin_memcpy(block, x + i, static_cast<size_t>(n) * sizeof(float));
+    const uint16_t scale = q8_scale(largest_magnitude_bits(block));
+    const float d = quant::half_to_float(scale);
+    int32_t q[32] = {};
+    if (d > 0)
+      for (int j = 0; j < 32; j += 8) store(q + j, nearest(load(block + j) / set1(d)));
+    put(q, n, to.elements<int8_t>() + i * to.step, to.step);
+    to.set_scale(i / 32, scale);
+  }
+}
+
+void kv_store(KvType k_type, KvType v_type, const float* k, const float* v, int32_t kv_heads,
               int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
-  store_keys(k_type, k, static_cast<int64_t>(kv_heads) * head_dim, k_block, r);
-  for (int64_t h = 0; h < kv_heads; h++)
-    store_values(type, v + h * value_dim, value_dim,
-                 v_block + (h * kKvBlockRows + r) * value_dim * kv_bytes(type));
+  static constexpr void (*kStore[kKvTypeCount])(const float*, const Place&) = {
+      store_f32_row, store_f16_row, store_bf16_row, store_q8_row};
+  for (int64_t h = 0; h < kv_heads; h++) {
+    kStore[k_type](k + h * head_dim, key_place(k_block, k_type, h, head_dim, r));
+    kStore[v_type](v + h * value_dim, value_place(v_block, v_type, h, value_dim, r));
+  }
 }
 
 void add_lane_attention(Kernels* table) {

@@ -4,7 +4,7 @@
 // Visible keys of a block are a 32-bit mask per query (own, pinned): entries that share a block
 // share one maximum and one rescale. Scores that are NaN, or all -infinity, make the part NaN
 // (never an empty part), so that they reach the output and are reported.
-#include "kernels/kv_q8.h"
+#include "kernels/kv_store.h"
 #include "kernels/levels.h"
 #include "kernels/scalar_math.h"
 

@@ -199,5 +199,77 @@ TEST(Scalar, ForcedLevels) {
     EXPECT_EQ(select_kernels(l->name, &kernels) == nullptr, l->usable != 0) << l->name;
 }
 
+// A q8_0 row read back by hand, from keys and from values, against its definition.
+struct Q8Row {
+  std::vector<int> q;
+  std::vector<float> d;
+};
+
+Q8Row stored_q8(const Kernels& kernels, const std::vector<float>& x, bool keys) {
+  const auto dim = static_cast<int32_t>(x.size());
+  const int32_t heads = 2, row = 19, blocks = (dim + 31) / 32;
+  std::vector<float> two(x.begin(), x.end());
+  two.insert(two.end(), x.begin(), x.end());
+  const size_t head_bytes = kv_head_bytes(kKvQ8, dim);
+  std::vector<uint8_t> k(heads * head_bytes), v = k;
+  kernels.kv_store(kKvQ8, kKvQ8, two.data(), two.data(), heads, dim, dim, k.data(), v.data(), row);
+  const uint8_t* head = (keys ? k : v).data() + head_bytes;  // the second
+  Q8Row out;
+  for (int32_t i = 0; i < dim; i++)
+    out.q.push_back(static_cast<int8_t>(head[keys ? i * 32 + row : row * dim + i]));
+  for (int32_t b = 0; b < blocks; b++) {
+    uint16_t h;
+    std::memcpy(&h, head + 32 * dim + 2 * (keys ? b * 32 + row : row * blocks + b), 2);
+    out.d.push_back(quant::half_to_float(h));
+  }
+  return out;
+}
+
+TEST(Scalar, Q8RowsAreWithinHalfAStep) {
+  const Kernels kernels = scalar();
+  std::mt19937 rng(31);
+  for (size_t dim : {1, 7, 32, 33, 64, 80, 256})
+    for (float size :
+         {0.0f, 1e-44f, 1e-30f, 3e-8f, 1e-6f, 4e-6f, 1e-5f, 1e-3f, 0.01f, 1.0f, 300.0f, 1e6f})
+      for (bool keys : {true, false}) {
+        const std::vector<float> x = random_floats(dim, rng, size);
+        const Q8Row row = stored_q8(kernels, x, keys);
+        for (size_t i = 0; i < dim; i++) {
+          const double d = row.d[i / 32];
+          float amax = 0;
+          for (size_t j = i / 32 * 32; j < dim && j < i / 32 * 32 + 32; j++)
+            amax = std::max(amax, std::fabs(x[j]));
+          EXPECT_EQ(d > 0, amax > 0);
+          EXPECT_NEAR(d, amax / 127.0, std::max(amax / 127.0 / 2048, 0x1p-24));
+          EXPECT_LE(std::abs(row.q[i]), 127);
+          // The half step, and what the float32 division of x by d may round to a tie.
+          EXPECT_LE(std::fabs(x[i] - row.q[i] * d), d / 2 * (1 + 1e-5))
+              << "element " << i << " of " << dim << ", size " << size;
+        }
+      }
+}
+
+TEST(Scalar, Q8RowsShowWhatCannotBeStored) {
+  const Kernels kernels = scalar();
+  for (float bad : {NAN, -INFINITY, INFINITY, 1e7f})
+    for (bool keys : {true, false}) {
+      std::vector<float> x(80, 1.0f);
+      x[40] = bad;
+      const Q8Row row = stored_q8(kernels, x, keys);
+      EXPECT_TRUE(std::isnan(row.d[1])) << bad;
+      for (size_t i = 32; i < 64; i++) EXPECT_EQ(row.q[i], 0);
+      EXPECT_GT(row.d[0], 0);
+      EXPECT_EQ(row.q[79], 127);
+    }
+}
+
+TEST(Scalar, KvHeadBytes) {
+  EXPECT_EQ(kv_head_bytes(kKvF32, 64), 32 * 64 * 4);
+  EXPECT_EQ(kv_head_bytes(kKvF16, 64), 32 * 64 * 2);
+  EXPECT_EQ(kv_head_bytes(kKvBf16, 80), 32 * 80 * 2);
+  EXPECT_EQ(kv_head_bytes(kKvQ8, 64), 32 * (64 + 2 * 2));
+  EXPECT_EQ(kv_head_bytes(kKvQ8, 80), 32 * (80 + 3 * 2));
+}
+
 }  // namespace
 }  // namespace culet::kernels

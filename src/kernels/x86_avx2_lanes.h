@@ -124,6 +124,11 @@ CULET_INLINE __m128i load16(const uint8_t* p) {
 CULET_INLINE Ints load_u8(const uint8_t* p) { return {_mm256_cvtepu8_epi32(load8(p))}; }
 CULET_INLINE Ints load_s8(const uint8_t* p) { return {_mm256_cvtepi8_epi32(load8(p))}; }
 CULET_INLINE Floats load_f16(const uint8_t* p) { return {_mm256_cvtph_ps(load16(p))}; }
+CULET_INLINE Floats set1_f16(const uint8_t* p) {
+  int16_t v;
+  __builtin_memcpy(&v, p, 2);
+  return {_mm256_cvtph_ps(_mm_set1_epi16(v))};
+}
 CULET_INLINE Floats load_bf16(const uint8_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(p)), 16))};
 }

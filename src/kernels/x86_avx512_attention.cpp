@@ -5,7 +5,11 @@
 // rows, in decode the heads that share the kv head. Keys that a row may not see are computed in
 // their own lanes and dropped by masks: they never meet a visible key's sums. Values are summed
 // over runs of keys that neighbouring pairs see alike, each pair's keys in ascending order.
+//
+// Only the innermost loops know a KV type: key_dots that of the keys, sum_values that of the
+// values.
 #include "kernels/kernels.h"
+#include "kernels/kv_store.h"
 #include "kernels/levels.h"
 #include "kernels/x86_avx512_math.h"
 
@@ -19,18 +23,43 @@ constexpr int kTilePairs = 12;  // at most 16: a tile's maxima are the lanes of 
 constexpr int64_t kPartBlocks = kPartKeys / kKvBlockRows;
 constexpr float kMinusInf = -__builtin_inff();
 
+CULET_INLINE constexpr int64_t element_bytes(KvType type) {
+  return type == kKvF32 ? 4 : type == kKvQ8 ? 1 : 2;
+}
+
+CULET_INLINE __m512 of_bf16(__m256i x) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+CULET_INLINE __m512 of_quants(__m128i x) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x)); }
+
+// Elements as float32; quants of q8_0 before they meet their scale.
 template <KvType kType>
 CULET_INLINE __m512 load_kv(const uint8_t* base, int64_t index) {
-  if constexpr (kType == kKvF32) return _mm512_loadu_ps(base + 4 * index);
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(base + 2 * index)));
+  const uint8_t* p = base + element_bytes(kType) * index;
+  if constexpr (kType == kKvF32) return _mm512_loadu_ps(p);
+  if constexpr (kType == kKvQ8)
+    return of_quants(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  if constexpr (kType == kKvF16 || kType == kKvBf16) {
+    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return kType == kKvF16 ? _mm512_cvtph_ps(x) : of_bf16(x);
+  }
 }
 template <KvType kType>
 CULET_INLINE __m512 load_kv(const uint8_t* base, int64_t index, __mmask16 m) {
-  if constexpr (kType == kKvF32) return _mm512_maskz_loadu_ps(m, base + 4 * index);
-  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, base + 2 * index));
+  const uint8_t* p = base + element_bytes(kType) * index;
+  if constexpr (kType == kKvF32) return _mm512_maskz_loadu_ps(m, p);
+  if constexpr (kType == kKvQ8) return of_quants(_mm_maskz_loadu_epi8(m, p));
+  if constexpr (kType == kKvF16 || kType == kKvBf16) {
+    const __m256i x = _mm256_maskz_loadu_epi16(m, p);
+    return kType == kKvF16 ? _mm512_cvtph_ps(x) : of_bf16(x);
+  }
 }
-
-CULET_INLINE int64_t kv_bytes(KvType type) { return type == kKvF32 ? 4 : 2; }
+// An f16 in every lane.
+CULET_INLINE __m512 set1_f16(const uint8_t* p) {
+  int16_t v;
+  __builtin_memcpy(&v, p, 2);
+  return _mm512_cvtph_ps(_mm256_set1_epi16(v));
+}
 
 // The low x bits set, x cut to 0..32.
 CULET_INLINE uint32_t low_bits(int64_t x) {
@@ -58,19 +87,39 @@ struct Pairs {
   alignas(64) float score[kTilePairs][kKvBlockRows];  // then the weights p
 };
 
+// Adds dimensions [d, end) of R pairs' dots with the 32 keys; of q8_0: those of a block with these
+// scales.
+template <KvType kType, int R>
+CULET_INLINE void add_dots(const uint8_t* keys, const float* const* q, int64_t d, int64_t end,
+                           const __m512* scale, __m512 (*s)[2]) {
+  for (; d < end; d++) {
+    __m512 k0 = load_kv<kType>(keys, d * 32), k1 = load_kv<kType>(keys, d * 32 + 16);
+    if constexpr (kType == kKvQ8) {
+      k0 = _mm512_mul_ps(k0, scale[0]);
+      k1 = _mm512_mul_ps(k1, scale[1]);
+    }
+    unroll<R>(CULET_LAMBDA(&, auto r) {
+      const __m512 v = set1(q[r][d]);
+      s[r][0] = _mm512_fmadd_ps(v, k0, s[r][0]);
+      s[r][1] = _mm512_fmadd_ps(v, k1, s[r][1]);
+    });
+  }
+}
+
 // Dots of R pairs with the 32 keys of a block, times scale.
 template <KvType kType, int R>
 void key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q, __m512 (*out)[2]) {
   __m512 s[R][2];
   unroll<R>(CULET_LAMBDA(&, auto r) { s[r][0] = s[r][1] = _mm512_setzero_ps(); });
   const int64_t dim = a.head_dim;
-  for (int64_t d = 0; d < dim; d++) {
-    const __m512 k0 = load_kv<kType>(keys, d * 32), k1 = load_kv<kType>(keys, d * 32 + 16);
-    unroll<R>(CULET_LAMBDA(&, auto r) {
-      const __m512 v = set1(q[r][d]);
-      s[r][0] = _mm512_fmadd_ps(v, k0, s[r][0]);
-      s[r][1] = _mm512_fmadd_ps(v, k1, s[r][1]);
-    });
+  if constexpr (kType == kKvQ8) {
+    const uint8_t* scales = keys + kKvBlockRows * dim;
+    for (int64_t d = 0; d < dim; d += 32) {  // a block's 32 scales begin at d / 32 * 32
+      const __m512 scale[2] = {load_kv<kKvF16>(scales, d), load_kv<kKvF16>(scales, d + 16)};
+      add_dots<kType, R>(keys, q, d, dim - d < 32 ? dim : d + 32, scale, s);
+    }
+  } else {
+    add_dots<kType, R>(keys, q, 0, dim, nullptr, s);
   }
   const __m512 scale = set1(a.scale);
   unroll<R>(CULET_LAMBDA(&, auto r) {
@@ -79,29 +128,25 @@ void key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q, _
   });
 }
 
-typedef void (*KeyDotsFn)(const AttendArgs&, const uint8_t*, const float* const*, __m512 (*)[2]);
-
+typedef void (*KeyDots)(const AttendArgs&, const uint8_t*, const float* const*, __m512 (*)[2]);
 template <KvType kType>
-CULET_INLINE void run_key_dots(const AttendArgs& a, const uint8_t* keys, const float* const* q,
-                               int count, __m512 (*out)[2]) {
-  static constexpr KeyDotsFn kDots[kTilePairs + 1] = {nullptr,
-                                                      key_dots<kType, 1>,
-                                                      key_dots<kType, 2>,
-                                                      key_dots<kType, 3>,
-                                                      key_dots<kType, 4>,
-                                                      key_dots<kType, 5>,
-                                                      key_dots<kType, 6>,
-                                                      key_dots<kType, 7>,
-                                                      key_dots<kType, 8>,
-                                                      key_dots<kType, 9>,
-                                                      key_dots<kType, 10>,
-                                                      key_dots<kType, 11>,
-                                                      key_dots<kType, 12>};
-  kDots[count](a, keys, q, out);
-}
+constexpr KeyDots kDotsOfPairs[kTilePairs + 1] = {nullptr,
+                                                  key_dots<kType, 1>,
+                                                  key_dots<kType, 2>,
+                                                  key_dots<kType, 3>,
+                                                  key_dots<kType, 4>,
+                                                  key_dots<kType, 5>,
+                                                  key_dots<kType, 6>,
+                                                  key_dots<kType, 7>,
+                                                  key_dots<kType, 8>,
+                                                  key_dots<kType, 9>,
+                                                  key_dots<kType, 10>,
+                                                  key_dots<kType, 11>,
+                                                  key_dots<kType, 12>};
+constexpr const KeyDots* kDotsOfType[kKvTypeCount] = {kDotsOfPairs<kKvF32>, kDotsOfPairs<kKvF16>,
+                                                      kDotsOfPairs<kKvBf16>, kDotsOfPairs<kKvQ8>};
 
 // Scores of one entry into the tile; masks gain the keys that each pair sees. False: none does.
-template <KvType kType>
 bool score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
   if (e.position > t->last_position) return false;
   uint32_t masks[kTilePairs], any = 0;
@@ -114,9 +159,8 @@ bool score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
   }
   if (!any) return false;
   __m512 dots[kTilePairs][2];
-  const uint8_t* keys =
-      e.k + static_cast<int64_t>(a.kv_head) * a.head_dim * kKvBlockRows * kv_bytes(kType);
-  run_key_dots<kType>(a, keys, q, t->count, dots);
+  const uint8_t* keys = e.k + a.kv_head * kv_head_bytes(a.k_type, a.head_dim);
+  kDotsOfType[a.k_type][t->count](a, keys, q, dots);
   for (int i = 0; i < t->count; i++) {
     for (int h = 0; h < 2; h++) {
       __m512 s = dots[i][h];
@@ -175,7 +219,7 @@ CULET_INLINE void weigh(Pairs* t) {
 
 // Keys [j0, j1) of a block for neighbouring pairs that all see them.
 struct Run {
-  const uint8_t* values;  // [32][value_dim] of the kv head
+  const uint8_t* values;  // of the kv head
   int64_t value_dim;
   int j0, j1;
   const float (*p)[kKvBlockRows];
@@ -189,7 +233,9 @@ template <KvType kType, int R, int V, bool kWhole>
 void sum_values(const Run& run, int64_t d, __mmask16 last) {
   const int64_t dim = run.value_dim;
   float* acc = run.acc + d;
-  const uint8_t* values = run.values + d * kv_bytes(kType);
+  const uint8_t* values = run.values + d * element_bytes(kType);
+  const uint8_t* scales = run.values + kKvBlockRows * dim + d / 32 * 2;  // q8_0
+  const int64_t scales_step = (dim + 31) / 32 * 2;
   __m512 s[R][V];
   unroll<R * V>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / V, v = i % V;
@@ -204,6 +250,12 @@ void sum_values(const Run& run, int64_t d, __mmask16 last) {
       x[v] = v < V - 1 || kWhole ? load_kv<kType>(values, j * dim + 16 * v)
                                  : load_kv<kType>(values, j * dim + 16 * v, last);
     });
+    if constexpr (kType == kKvQ8)  // d is a multiple of 32 where V is more than 1
+      unroll<(V + 1) / 2>(CULET_LAMBDA(&, auto b) {
+        const __m512 scale = set1_f16(scales + j * scales_step + 2 * b);
+        unroll<V == 1 ? 1 : 2>(
+            CULET_LAMBDA(&, auto i) { x[2 * b + i] = _mm512_mul_ps(x[2 * b + i], scale); });
+      });
     unroll<R>(CULET_LAMBDA(&, auto r) {
       const __m512 w = set1(p[r * kKvBlockRows + j]);
       unroll<V>(CULET_LAMBDA(&, auto v) { s[r][v] = _mm512_fmadd_ps(w, x[v], s[r][v]); });
@@ -230,23 +282,23 @@ void sum_pairs(const Run& run) {
   }
 }
 
+typedef void (*SumPairs)(const Run&);
 template <KvType kType>
-CULET_INLINE void run_sum_pairs(const Run& run, int count) {
-  static constexpr void (*kSums[kTilePairs + 1])(const Run&) = {nullptr,
-                                                                sum_pairs<kType, 1>,
-                                                                sum_pairs<kType, 2>,
-                                                                sum_pairs<kType, 3>,
-                                                                sum_pairs<kType, 4>,
-                                                                sum_pairs<kType, 5>,
-                                                                sum_pairs<kType, 6>,
-                                                                sum_pairs<kType, 7>,
-                                                                sum_pairs<kType, 8>,
-                                                                sum_pairs<kType, 9>,
-                                                                sum_pairs<kType, 10>,
-                                                                sum_pairs<kType, 11>,
-                                                                sum_pairs<kType, 12>};
-  kSums[count](run);
-}
+constexpr SumPairs kSumsOfPairs[kTilePairs + 1] = {nullptr,
+                                                   sum_pairs<kType, 1>,
+                                                   sum_pairs<kType, 2>,
+                                                   sum_pairs<kType, 3>,
+                                                   sum_pairs<kType, 4>,
+                                                   sum_pairs<kType, 5>,
+                                                   sum_pairs<kType, 6>,
+                                                   sum_pairs<kType, 7>,
+                                                   sum_pairs<kType, 8>,
+                                                   sum_pairs<kType, 9>,
+                                                   sum_pairs<kType, 10>,
+                                                   sum_pairs<kType, 11>,
+                                                   sum_pairs<kType, 12>};
+constexpr const SumPairs* kSumsOfType[kKvTypeCount] = {kSumsOfPairs<kKvF32>, kSumsOfPairs<kKvF16>,
+                                                       kSumsOfPairs<kKvBf16>, kSumsOfPairs<kKvQ8>};
 
 // End of the run of ones that starts at bit j0.
 CULET_INLINE int run_end(uint32_t mask, int j0) {
@@ -256,7 +308,6 @@ CULET_INLINE int run_end(uint32_t mask, int j0) {
 
 // Takes runs that neighbouring pairs begin at the same key, as long as the shortest of them, until
 // every pair's keys among `rows` are used up; `factors` turn to 1 once applied.
-template <KvType kType>
 void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs* t,
                 float* factors) {
   uint32_t left[kTilePairs];
@@ -274,7 +325,7 @@ void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs
     }
     const Run run = {
         values, a.value_dim, j0, j1, t->score + i, factors + i, t->acc + i * a.value_dim};
-    run_sum_pairs<kType>(run, n);
+    kSumsOfType[a.v_type][n](run);
     for (int k = i; k < i + n; k++) {
       left[k] &= ~(low_bits(j1) ^ low_bits(j0));
       factors[k] = 1.0f;
@@ -282,30 +333,27 @@ void add_values(const AttendArgs& a, const uint8_t* values, uint32_t rows, Pairs
   }
 }
 
-template <KvType kK, KvType kV>
 void attend_block(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
   bool any = false;
   for (int i = 0; i < t->count; i++) t->mask[i] = 0;
-  for (int64_t n = first; n < end; n++) any |= score_entry<kK>(a, a.entries[n], t);
+  for (int64_t n = first; n < end; n++) any |= score_entry(a, a.entries[n], t);
   if (!any) return;
   weigh(t);
   alignas(64) float factors[16];
   _mm512_store_ps(factors, t->c);
   for (int64_t n = first; n < end; n++) {
     const KvEntry& e = a.entries[n];
-    const uint8_t* values =
-        e.v + static_cast<int64_t>(a.kv_head) * kKvBlockRows * a.value_dim * kv_bytes(kV);
-    add_values<kV>(a, values, low_bits(e.rows) << e.first, t, factors);
+    const uint8_t* values = e.v + a.kv_head * kv_head_bytes(a.v_type, a.value_dim);
+    add_values(a, values, low_bits(e.rows) << e.first, t, factors);
   }
 }
 
 // Entries [first, end) of the list belong to the part.
-template <KvType kK, KvType kV>
 void attend_tile(const AttendArgs& a, int64_t first, int64_t end, Pairs* t) {
   for (int64_t n = first; n < end && a.entries[n].position <= t->last_position;) {
     int64_t next = n + 1;
     while (next < end && a.entries[next].block_index == a.entries[n].block_index) next++;
-    attend_block<kK, kV>(a, n, next, t);
+    attend_block(a, n, next, t);
     n = next;
   }
 }
@@ -322,8 +370,8 @@ CULET_INLINE void start_tile(const AttendArgs& a, int64_t pair, Pairs* t) {
   t->m = set1(kMinusInf);
 }
 
-template <KvType kK, KvType kV>
-void attend_pairs(const AttendArgs& a, int64_t part, float* m, float* l, float* acc) {
+void attend_part(const AttendArgs* args, int64_t part, float* m, float* l, float* acc) {
+  const AttendArgs& a = *args;
   const int64_t pairs = a.rows * a.heads_per_kv;
   for (int64_t i = 0; i < pairs * a.value_dim; i++) acc[i] = 0;
   int64_t first = 0;
@@ -338,18 +386,10 @@ void attend_pairs(const AttendArgs& a, int64_t part, float* m, float* l, float* 
     t.count = static_cast<int>(pairs - pair < step ? pairs - pair : step);
     t.acc = acc + pair * a.value_dim;
     start_tile(a, pair, &t);
-    attend_tile<kK, kV>(a, first, end, &t);
+    attend_tile(a, first, end, &t);
     _mm512_mask_storeu_ps(m + pair, static_cast<__mmask16>((1 << t.count) - 1), t.m);
     for (int i = 0; i < t.count; i++) l[pair + i] = fold(t.lanes[i]);
   }
-}
-
-void attend_part(const AttendArgs* a, int64_t part, float* m, float* l, float* acc) {
-  typedef void (*Fn)(const AttendArgs&, int64_t, float*, float*, float*);
-  static constexpr Fn kFunctions[kKvTypeCount][kKvTypeCount] = {
-      {attend_pairs<kKvF32, kKvF32>, attend_pairs<kKvF32, kKvF16>},
-      {attend_pairs<kKvF16, kKvF32>, attend_pairs<kKvF16, kKvF16>}};
-  kFunctions[a->k_type][a->v_type](*a, part, m, l, acc);
 }
 
 CULET_INLINE float exp_one(float x) { return _mm512_cvtss_f32(exp16(set1(x))); }
@@ -394,38 +434,66 @@ void attend_finish(const float* l, const float* acc, int64_t rows_heads, int64_t
     }
 }
 
-// Row r of the transposed keys: elements lie 32 apart.
-void store_keys(KvType type, const float* k, int64_t n, uint8_t* block, int32_t r) {
-  if (type == kKvF32) {
-    float* out = reinterpret_cast<float*>(block) + r;
-    for (int64_t i = 0; i < n; i++) out[i * kKvBlockRows] = k[i];
-    return;
-  }
-  uint16_t* out = reinterpret_cast<uint16_t*>(block) + r;
-  for (int64_t i = 0; i < n; i += 16) {
-    uint16_t h[16];
-    const __m256i v = _mm512_cvtps_ph(_mm512_maskz_loadu_ps(tail_mask(n - i), k + i),
-                                      _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(h), v);
-    const int64_t count = n - i < 16 ? n - i : 16;
-    for (int64_t j = 0; j < count; j++) out[(i + j) * kKvBlockRows] = h[j];
+// bfloat16 in the low half of each lane: nearest even; a NaN made quiet.
+CULET_INLINE __m512i bf16_of(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  return _mm512_mask_or_epi32(_mm512_srli_epi32(sum, 16), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
+                              high, _mm512_set1_epi32(0x40));
+}
+
+template <KvType kType>
+CULET_INLINE __m256i halves_of(__m512 x) {
+  if constexpr (kType == kKvF16)
+    return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return _mm512_cvtepi32_epi16(bf16_of(x));
+}
+
+template <KvType kType>
+void store_half_row(const float* x, const Place& to) {
+  for (int64_t i = 0; i < to.dim; i += 16) {
+    const __mmask16 m = tail_mask(to.dim - i);
+    const __m256i h = halves_of<kType>(_mm512_maskz_loadu_ps(m, x + i));
+    uint16_t* out = to.elements<uint16_t>() + i * to.step;
+    if (to.step == 1) {
+      _mm256_mask_storeu_epi16(out, m, h);
+    } else {
+      uint16_t values[16];
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(values), h);
+      put(values, to.dim - i < 16 ? to.dim - i : 16, out, to.step);
+    }
   }
 }
 
-void kv_store(KvType k_type, KvType type, const float* k, const float* v, int32_t kv_heads,
-              int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
-  store_keys(k_type, k, static_cast<int64_t>(kv_heads) * head_dim, k_block, r);
-  for (int64_t h = 0; h < kv_heads; h++)
-    for (int64_t d = 0; d < value_dim; d += 16) {
-      const __mmask16 m = tail_mask(value_dim - d);
-      const __m512 x = _mm512_maskz_loadu_ps(m, v + h * value_dim + d);
-      uint8_t* out = v_block + ((h * kKvBlockRows + r) * value_dim + d) * kv_bytes(type);
-      if (type == kKvF32)
-        _mm512_mask_storeu_ps(out, m, x);
-      else
-        _mm256_mask_storeu_epi16(out, m,
-                                 _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+void store_q8_row(const float* x, const Place& to) {
+  for (int64_t i = 0; i < to.dim; i += 32) {
+    const int64_t n = to.dim - i < 32 ? to.dim - i : 32;
+    const __m512 x0 = _mm512_maskz_loadu_ps(tail_mask(n), x + i);
+    const __m512 x1 = _mm512_maskz_loadu_ps(tail_mask(n < 16 ? 0 : n - 16), x + i + 16);
+    const uint16_t scale = q8_scale(_mm512_reduce_max_epu32(
+        _mm512_max_epu32(_mm512_castps_si512(magnitude(x0)), _mm512_castps_si512(magnitude(x1)))));
+    const float d = quant::half_to_float(scale);
+    int8_t q[32] = {};
+    if (d > 0) {
+      const __m512i q0 = _mm512_cvtps_epi32(_mm512_div_ps(x0, set1(d)));
+      const __m512i q1 = _mm512_cvtps_epi32(_mm512_div_ps(x1, set1(d)));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm512_cvtepi32_epi8(q0));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), _mm512_cvtepi32_epi8(q1));
     }
+    put(q, n, to.elements<int8_t>() + i * to.step, to.step);
+    to.set_scale(i / 32, scale);
+  }
+}
+
+void kv_store(KvType k_type, KvType v_type, const float* k, const float* v, int32_t kv_heads,
+              int32_t head_dim, int32_t value_dim, uint8_t* k_block, uint8_t* v_block, int32_t r) {
+  static constexpr void (*kStore[kKvTypeCount])(const float*, const Place&) = {
+      store_f32_row, store_half_row<kKvF16>, store_half_row<kKvBf16>, store_q8_row};
+  for (int64_t h = 0; h < kv_heads; h++) {
+    kStore[k_type](k + h * head_dim, key_place(k_block, k_type, h, head_dim, r));
+    kStore[v_type](v + h * value_dim, value_place(v_block, v_type, h, value_dim, r));
+  }
 }
 
 }  // namespace
