@@ -1,11 +1,12 @@
 # Thin on purpose: CMakePresets.json configures, scripts/ do the work; here is only what depends on what.
 #   make run PROMPT="..." MODEL=name-or-path ARGS="--temp 0"
 .DEFAULT_GOAL := help
-.PHONY: help run build test check format asan tsan fuzz clean
+.PHONY: help run build install deb test check format asan tsan fuzz clean
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct
 ARGS ?=
+PREFIX ?= /usr/local
 # Taken as they are ($ and quotes included) and handed to the shell as environment variables.
 override PROMPT := $(value PROMPT)
 override MODEL := $(value MODEL)
@@ -14,6 +15,8 @@ export PROMPT MODEL
 help:
 	@echo 'make run      answer PROMPT with MODEL (a name of models/catalogue.json, or a path); ARGS go to culet'
 	@echo 'make build    build/release/culet'
+	@echo 'make install  program, manual page, completions and C++ library below PREFIX (/usr/local); DESTDIR goes in front'
+	@echo 'make deb      build/deb/culet_VERSION_ARCHITECTURE.deb, checked with lintian'
 	@echo 'make test     set up, fetch the test models and vectors, run every test'
 	@echo 'make check    formatting, includes, spelling, clang-tidy (before a commit)'
 	@echo 'make format   format the sources in place'
@@ -37,6 +40,18 @@ build/%/build.ninja: CMakePresets.json
 
 build: build/release/build.ninja
 	@$(build_culet)
+
+install: build/release/build.ninja
+	@cmake --build --preset release
+	@DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)' --strip
+
+deb: build/release/build.ninja build/setup.develop
+	@cmake --build --preset release
+	@rm -rf build/deb
+	@cd build/release && cpack -G DEB -B "$(CURDIR)/build/deb"
+	@lintian --allow-root --fail-on error,warning build/deb/*.deb
+	@dpkg-deb -x build/deb/*.deb build/deb/unpacked && build/deb/unpacked/usr/bin/culet --version
+	@echo build/deb/*.deb
 
 # Rebuilding is silent, unless it fails, when the program is there already: the answer is what one wants to see.
 build_culet := cmake --build --preset release --target culet

@@ -433,8 +433,13 @@ class Run(Case):
 
     def test_a_user_cannot_spell_control_tokens(self):
         with_text = self.events("<eos>", "-n", "1", model=self.chat)[0]["prompt_tokens"]
-        without = self.events("", "-n", "1", model=self.chat)[0]["prompt_tokens"]
+        without = self.events("x", "-n", "1", model=self.chat)[0]["prompt_tokens"]
         self.assertGreater(with_text - without, 1)
+
+    def test_an_empty_prompt_has_no_answer(self):
+        for arguments, stdin in (([""], b""), ([], b""), (["-"], b"\n"), (["", "--system", "s"], b"")):
+            self.assert_error(culet("run", self.chat, *arguments, stdin=stdin), 1, "empty", "--raw")
+        self.events("", "-n", "2", "--raw", model=self.chat)
 
     def endless_prompt(self):
         """A prompt whose likeliest continuation goes round in circles."""
@@ -475,7 +480,7 @@ class Run(Case):
                 done = subprocess.run([CULET, *command], stdin=subprocess.DEVNULL, stdout=full,
                                       stderr=subprocess.PIPE, timeout=60, env=CLEAN)
                 self.assertEqual(done.returncode, 1)
-                self.assertIn("No space left", done.stderr.decode())
+                self.assertRegex(done.stderr.decode(), r"^culet: [^\n]*No space left[^\n]*\n$")
         closed = subprocess.run(f"exec '{CULET}' tokenize '{GEMMA}' x >&-", shell=True, timeout=60,
                                 stderr=subprocess.PIPE, env=CLEAN)
         self.assertEqual(closed.returncode, 1)

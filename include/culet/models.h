@@ -73,6 +73,15 @@ struct ModelList {
 };
 ModelList list_models();
 
+// The names of list_models() alone. Opens no model file, so it is quick, and a name may turn out to
+// be of a file that cannot be used.
+struct ModelNames {
+  std::vector<std::string> here;      // find_model() takes them
+  std::vector<std::string> owned;     // those of them that remove_model() takes
+  std::vector<std::string> not_here;  // of the catalogue
+};
+ModelNames list_model_names();
+
 struct RemovedModel {
   std::vector<std::string> files;  // what is gone
   uint64_t bytes = 0;

@@ -4,13 +4,18 @@
 // with examples because those are read first. Flags win over environment variables, and a variable
 // with a value nobody understands is an error like a flag with one: what is spelled wrong must not
 // be silently ignored.
+#include "cli/completion.h"
 #include "cli/flags.h"
+#include "cli/manual.h"
+#include "cli/reference.h"
 
 #include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -84,6 +89,15 @@ constexpr std::string_view kRemoveFooter =
     "  culet rm smollm2\n"
     "  culet rm hf:Qwen/Qwen3-0.6B-GGUF:Q8_0";
 
+constexpr std::string_view kCompletionFooter =
+    "Prints a script that completes commands, options and names of models. Packages bring it "
+    "along;\n"
+    "without one, put the line for your shell into its start-up file.\n"
+    "\nExamples:\n"
+    "  source <(culet completion bash)\n"
+    "  source <(culet completion zsh)\n"
+    "  culet completion fish | source";
+
 constexpr std::string_view kPullFooter =
     "Prints the path of each model. Ctrl-C keeps what is there; the same command continues.\n"
     "\nExamples:\n"
@@ -131,16 +145,32 @@ CLI::App* add_command(CLI::App* app, const std::string& name, const std::string&
 void add_model(CLI::App* command, ModelArguments* model) {
   command->add_option("MODEL", model->path, "Path of a GGUF file, or a name that culet list shows")
       ->required();
+  add_arch_dir(command, &model->options.arch_dir);
+}
+
+void add_precise(CLI::App* command, ModelArguments* model) {
+  command->add_flag("--precise", model->options.precise,
+                    "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
+}
+
+void add_running(CLI::App* command, ModelArguments* model, const std::string& group) {
   command
       ->add_option("--threads", model->options.threads,
                    "Threads to compute with (default: one a physical core)")
-      ->check(number_in(1, kMaxThreads, "a number of threads from 1 to 1024"));
-  add_arch_dir(command, &model->options.arch_dir);
-  command->add_flag("--precise", model->options.precise,
-                    "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
-  command->add_flag("--no-repack{false}", model->options.repack,
-                    "Read weights where the file is mapped, shared with other processes, instead "
-                    "of making a faster copy: slower, same results");
+      ->check(number_in(1, kMaxThreads, "a number of threads from 1 to 1024"))
+      ->group(group);
+  command
+      ->add_flag_callback(
+          "--no-repack", [model] { model->options.repack = false; },
+          "Read weights where the file is mapped, shared with other processes, instead "
+          "of making a faster copy: slower, same results")
+      ->group(group);
+}
+
+void add_model_to_run(CLI::App* command, ModelArguments* model) {
+  add_model(command, model);
+  add_running(command, model, "Options");
+  add_precise(command, model);
 }
 
 void add_arch_dir(CLI::App* command, std::string* arch_dir) {
@@ -155,14 +185,14 @@ void add_kv(CLI::App* command, KvType* kv) {
       ->add_option_function<std::string>(
           "--kv",
           [kv](const std::string& name) { *kv = name == "f32" ? KvType::kF32 : KvType::kF16; },
-          "Type of the key and value cache: f16 or f32 (default f16)")
+          "Type of the key and value cache (default f16)")
       ->check(CLI::Validator(
           [](std::string& name) {
             const bool known = name == "f16" || name == "f32";
             return known ? std::string() : "\"" + name + "\" is no cache type; use f16 or f32";
           },
           "", ""))
-      ->type_name("TYPE");
+      ->type_name("f16|f32");
 }
 
 namespace {
@@ -247,7 +277,7 @@ void add_sampling(CLI::App* command, SamplingArguments* sampling) {
 
 CLI::App* add_run(CLI::App* app, RunArguments* run) {
   CLI::App* command = add_command(app, "run", "Answer a prompt, or continue a text");
-  add_model(command, &run->model);
+  add_model_to_run(command, &run->model);
   command->add_option("PROMPT", run->prompt,
                       "What to answer; \"-\", or no PROMPT and a pipe: standard input");
   command->add_option("--system", run->system, "System message in front of the prompt")
@@ -300,7 +330,7 @@ CLI::App* add_tokenize(CLI::App* app, TokenizeArguments* tokenize) {
 CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
   CLI::App* command =
       add_command(app, "score", "Print how well the model predicts each token of a text");
-  add_model(command, &score->model);
+  add_model_to_run(command, &score->model);
   command->add_option("FILE", score->file, "File with the text; \"-\" or nothing: standard input");
   command->add_flag("--ids", score->ids,
                     "The input is a JSON array of token ids; implies --no-bos");
@@ -315,7 +345,7 @@ CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
 
 CLI::App* add_show(CLI::App* app, ShowArguments* show) {
   CLI::App* command = add_command(app, "show", "Print what is in a model file");
-  add_model(command, &show->model);
+  add_model_to_run(command, &show->model);
   command->add_flag("--json", show->json, "Print JSON");
   command->add_flag("--sha256", show->sha256,
                     "Compute the sha256 where it is not known: reads the whole file");
@@ -351,6 +381,21 @@ CLI::App* add_pull(CLI::App* app, PullArguments* pull) {
       ->required();
   command->add_flag("-q,--quiet", pull->quiet, "No progress on standard error");
   command->footer(footer(kPullFooter));
+  return command;
+}
+
+CLI::App* add_completion(CLI::App* app, std::string* shell) {
+  CLI::App* command = add_command(app, "completion", "Print a script for completion in a shell");
+  command->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::Validator(
+          [](std::string& name) {
+            const auto script = completion_script(name);
+            return script ? std::string() : script.error().message;
+          },
+          "", ""))
+      ->type_name("bash|zsh|fish");
+  command->footer(footer(kCompletionFooter));
   return command;
 }
 
@@ -462,63 +507,113 @@ Sampling SamplingArguments::over(Sampling defaults) const {
   return defaults;
 }
 
-Result<Arguments> parse_arguments(int argc, const char* const* argv) {
+namespace {
+
+// Every command with the place of its arguments.
+struct Commands {
   RunArguments run;
   TokenizeArguments tokenize;
   ScoreArguments score;
   ExplainArguments explain;
+  BenchArguments bench;
+  ArchArguments arch;
   ShowArguments show;
   ListArguments list;
   RemoveArguments remove;
   PullArguments pull;
-  BenchArguments bench;
-  ArchArguments arch;
-  CLI::App app(std::string(kAbout), "culet");
-  app.footer(footer(kFooter));
-  app.set_version_flag("--version", "culet " + std::string(version()));
-  app.require_subcommand(0, 1);
-  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  const CLI::App* run_command = add_run(&app, &run);
-  const CLI::App* tokenize_command = add_tokenize(&app, &tokenize);
-  const CLI::App* score_command = add_score(&app, &score);
-  const CLI::App* explain_command = add_explain(&app, &explain);
-  const CLI::App* bench_command = add_bench(&app, &bench);
-  const CLI::App* arch_command = add_arch(&app, &arch);
-  const CLI::App* show_command = add_show(&app, &show);
-  const CLI::App* list_command = add_list(&app, &list);
-  const CLI::App* remove_command = add_remove(&app, &remove);
-  add_pull(&app, &pull);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return Page{app.help()};
-  } catch (const CLI::CallForVersion& page) {
-    return Page{std::string(page.what()) + "\n"};
-  } catch (const CLI::ParseError& error) {
-    return usage_error(app, error);
+  std::string shell;
+  CLI::App app{std::string(kAbout), "culet"};
+
+  Commands() {
+    app.footer(footer(kFooter));
+    app.set_version_flag("--version", "culet " + std::string(version()),
+                         "Print the version and exit");
+    app.require_subcommand(0, 1);
+    app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+    add_run(&app, &run);
+    add_tokenize(&app, &tokenize);
+    add_score(&app, &score);
+    add_explain(&app, &explain);
+    add_bench(&app, &bench);
+    add_arch(&app, &arch);
+    add_show(&app, &show);
+    add_list(&app, &list);
+    add_remove(&app, &remove);
+    add_pull(&app, &pull);
+    add_completion(&app, &shell);
   }
-  if (app.get_subcommands().empty()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "no command was given; use run, tokenize, score, explain, bench, arch, show, list, rm "
-        "or pull (see culet --help)");
+
+  // Of the command that was parsed.
+  Result<Arguments> arguments();
+};
+
+Result<Arguments> Commands::arguments() {
+  const auto chosen = app.get_subcommands();
+  if (chosen.empty()) {
+    std::string names;
+    const auto all = app.get_subcommands([](const CLI::App*) { return true; });
+    for (const CLI::App* command : all) {
+      names += (command == all.front() ? "" : command == all.back() ? " or " : ", ");
+      names += command->get_name();
+    }
+    return fail(ErrorCode::kInvalidArgument,
+                "no command was given; use " + names + " (see culet --help)");
   }
-  if (run_command->parsed()) {
+  const std::string name = chosen.front()->get_name();
+  if (name == "run") {
     CULET_TRY(run, check_run(std::move(run)));
     return with_environment(std::move(run));
   }
-  if (tokenize_command->parsed()) return with_environment(std::move(tokenize));
-  if (score_command->parsed()) return with_environment(std::move(score));
-  if (explain_command->parsed()) return with_environment(std::move(explain));
-  if (bench_command->parsed()) return with_environment(std::move(bench));
-  if (arch_command->parsed()) {
+  if (name == "tokenize") return with_environment(std::move(tokenize));
+  if (name == "score") return with_environment(std::move(score));
+  if (name == "explain") return with_environment(std::move(explain));
+  if (name == "bench") return with_environment(std::move(bench));
+  if (name == "arch") {
     if (arch.arch_dir.empty()) arch.arch_dir = variable("CULET_ARCH_DIR");
     return Arguments(std::move(arch));
   }
-  if (show_command->parsed()) return with_environment(std::move(show));
-  if (list_command->parsed()) return Arguments(list);
-  if (remove_command->parsed()) return Arguments(std::move(remove));
-  return Arguments(std::move(pull));
+  if (name == "show") return with_environment(std::move(show));
+  if (name == "list") return Arguments(list);
+  if (name == "rm") return Arguments(std::move(remove));
+  if (name == "pull") return Arguments(std::move(pull));
+  CULET_TRY(std::string script, completion_script(shell));
+  return Page{std::move(script)};
+}
+
+// What completion scripts and the build call; no part of the command line that people see.
+std::optional<Arguments> internal_command(std::span<const char* const> words) {
+  if (words.empty()) return std::nullopt;
+  const std::string_view name = words.front();
+  const auto rest = words.subspan(1);
+  if (name == "__complete") {
+    return CompleteArguments{{rest.begin(), rest.end()}, variable("CULET_ARCH_DIR")};
+  }
+  if (name == "__manual") {
+    return Page{manual_page(command_reference(), version(), rest.empty() ? "" : rest.front())};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+CommandEntry command_reference() { return read_command(Commands().app); }
+
+Result<Arguments> parse_arguments(int argc, const char* const* argv) {
+  if (argc > 1) {
+    auto internal = internal_command({argv + 1, static_cast<size_t>(argc - 1)});
+    if (internal) return std::move(*internal);
+  }
+  Commands commands;
+  try {
+    commands.app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Page{commands.app.help()};
+  } catch (const CLI::CallForVersion& page) {
+    return Page{std::string(page.what()) + "\n"};
+  } catch (const CLI::ParseError& error) {
+    return usage_error(commands.app, error);
+  }
+  return commands.arguments();
 }
 
 }  // namespace culet::cli

@@ -92,14 +92,20 @@ struct PullArguments {
   bool quiet = false;
 };
 
-// A page of text that was asked for: help or the version.
+// The internal command of the completion scripts (completion.h).
+struct CompleteArguments {
+  std::vector<std::string> words;
+  std::string arch_dir;
+};
+
+// A page of text that was asked for: help, the version, the manual page, a completion script.
 struct Page {
   std::string text;
 };
 
 using Arguments = std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments,
                                ExplainArguments, ShowArguments, ListArguments, RemoveArguments,
-                               PullArguments, BenchArguments, ArchArguments>;
+                               PullArguments, BenchArguments, ArchArguments, CompleteArguments>;
 
 // Errors (all of them usage errors): one sentence that says which help to read.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);

@@ -11,6 +11,7 @@ namespace culet::cli {
 namespace {
 
 constexpr double kMostTokens = 1e7;
+constexpr const char* kOfProfile = "With --profile";
 
 constexpr const char* kBenchFooter =
     "Prints tokens per second: the median of the repetitions, and the lowest and highest. Prefill\n"
@@ -85,13 +86,15 @@ std::vector<int64_t> parse_depths(const std::string& text) {
   }
 }
 
-void add_counts(CLI::App* command, int64_t* prompt, int64_t* generated) {
+void add_counts(CLI::App* command, int64_t* prompt, int64_t* generated, const char* group) {
   command->add_option("-p,--prompt", *prompt, "Tokens to append at once; 0: none")
       ->capture_default_str()
-      ->check(number_in(0, kMostTokens, "a number of tokens"));
+      ->check(number_in(0, kMostTokens, "a number of tokens"))
+      ->group(group);
   command->add_option("-n,--generate", *generated, "Tokens to decode one by one; 0: none")
       ->capture_default_str()
-      ->check(number_in(0, kMostTokens, "a number of tokens"));
+      ->check(number_in(0, kMostTokens, "a number of tokens"))
+      ->group(group);
 }
 
 CLI::App* add_arch_action(CLI::App* arch, const std::string& name, const std::string& what,
@@ -110,8 +113,8 @@ void add_arch_model(CLI::App* command, ArchArguments* arguments) {
 
 CLI::App* add_bench(CLI::App* app, BenchArguments* bench) {
   CLI::App* command = add_command(app, "bench", "Measure tokens per second");
-  add_model(command, &bench->model);
-  add_counts(command, &bench->prompt, &bench->generated);
+  add_model_to_run(command, &bench->model);
+  add_counts(command, &bench->prompt, &bench->generated, "Options");
   command
       ->add_option_function<std::string>(
           "-d,--depth", [bench](const std::string& text) { bench->depths = parse_depths(text); },
@@ -129,11 +132,14 @@ CLI::App* add_bench(CLI::App* app, BenchArguments* bench) {
 CLI::App* add_explain(CLI::App* app, ExplainArguments* explain) {
   CLI::App* command = add_command(app, "explain", "Print the plan that runs the model");
   add_model(command, &explain->model);
+  add_precise(command, &explain->model);
   CLI::Option* profile =
       command->add_flag("--profile", explain->profile, "Run it, and print what each line costs");
-  command->add_flag("--all", explain->all, "With --profile: every operation of every layer")
-      ->needs(profile);
-  add_counts(command, &explain->prompt, &explain->generated);
+  command->add_flag("--all", explain->all, "Every operation of every layer")
+      ->needs(profile)
+      ->group(kOfProfile);
+  add_counts(command, &explain->prompt, &explain->generated, kOfProfile);
+  add_running(command, &explain->model, kOfProfile);
   command->footer(kExplainFooter);
   return command;
 }

@@ -16,7 +16,13 @@ namespace culet::cli {
 // A number in [low, high]; NaN is in no range.
 CLI::Validator number_in(double low, double high, const std::string& words);
 CLI::App* add_command(CLI::App* app, const std::string& name, const std::string& what);
+// MODEL, and what every command that opens one reads ...
 void add_model(CLI::App* command, ModelArguments* model);
+// ... those that compute with it, or tell what that takes ...
+void add_model_to_run(CLI::App* command, ModelArguments* model);
+// ... and the pieces of these: --threads and --no-repack under a heading of the help, --precise.
+void add_running(CLI::App* command, ModelArguments* model, const std::string& group);
+void add_precise(CLI::App* command, ModelArguments* model);
 void add_arch_dir(CLI::App* command, std::string* arch_dir);
 void add_kv(CLI::App* command, KvType* kv);
 

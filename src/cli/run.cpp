@@ -35,6 +35,11 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
     }
     return model.tokenize(prompt, true, false);
   }
+  if (prompt.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the prompt is empty, so there is nothing to answer; write it behind MODEL or pipe "
+                "it in, or start from nothing with --raw");
+  }
   std::vector<Message> messages;
   if (arguments.system) messages.push_back({"system", *arguments.system});
   messages.push_back({"user", prompt});
@@ -95,7 +100,7 @@ class PlainView {
     status_.clear();
     if (!ends_line_) out_.write("\n");
     out_.flush();
-    if (quiet_) return;
+    if (quiet_ || out_.failed()) return;  // that the write failed says why it ended
     if (finished.reason == FinishReason::kCancelled && read_ < finished.prompt_tokens) {
       print_note(fmt::format("stopped at {} of {} prompt tokens", read_, finished.prompt_tokens));
       return;

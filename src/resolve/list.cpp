@@ -97,6 +97,17 @@ std::vector<std::string> model_names(const Places& places, const Catalogue& cata
   return out;
 }
 
+ModelNames list_model_names(const Places& places, const Catalogue& catalogue) {
+  ModelNames names;
+  std::vector<std::string> problems;
+  names.here = model_names(places, catalogue, &problems);
+  for (const OwnFile& own : list_own(places, catalogue, &problems)) names.owned.push_back(own.name);
+  for (const CatalogueModel& model : catalogue.models) {
+    if (!is_file(catalogue_path(places, model))) names.not_here.push_back(model.name);
+  }
+  return names;
+}
+
 ModelList list_models(const Places& places, const Catalogue& catalogue) {
   ModelList list;
   for (const OllamaName& name : list_ollama(places, &list.problems)) {

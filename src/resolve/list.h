@@ -14,6 +14,8 @@ namespace culet::resolve {
 std::vector<std::string> model_names(const Places& places, const Catalogue& catalogue,
                                      std::vector<std::string>* problems);
 
+ModelNames list_model_names(const Places& places, const Catalogue& catalogue);
+
 // Reads the header of every model file.
 ModelList list_models(const Places& places, const Catalogue& catalogue);
 

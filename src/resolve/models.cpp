@@ -32,6 +32,11 @@ ModelList list_models() {
   return resolve::list_models(resolve::places_from_environment(), resolve::builtin_catalogue());
 }
 
+ModelNames list_model_names() {
+  return resolve::list_model_names(resolve::places_from_environment(),
+                                   resolve::builtin_catalogue());
+}
+
 Result<RemovedModel> remove_model(std::string_view name) {
   return resolve::remove_model(resolve::places_from_environment(), resolve::builtin_catalogue(),
                                name);
