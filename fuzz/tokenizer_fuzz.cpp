@@ -7,6 +7,7 @@
 // streaming detokenizer gives valid UTF-8 and the same text as the other one.
 #include "base/utf8.h"
 #include "text/byte_alphabet.h"
+#include "text/charsmap.h"
 #include "text/tokenizer.h"
 
 #include <array>
@@ -40,7 +41,7 @@ struct Builder {
   void token(std::string text, TokenKind kind = TokenKind::kNormal, float score = 0) {
     vocabulary.tokens.push_back(kept.emplace_back(std::move(text)));
     vocabulary.kinds.push_back(kind);
-    if (vocabulary.model == "llama") vocabulary.scores.push_back(score);
+    if (vocabulary.model == "llama" || vocabulary.model == "t5") vocabulary.scores.push_back(score);
   }
   void merge(const std::string& left, const std::string& right) {
     vocabulary.merges.push_back(kept.emplace_back(left + " " + right));
@@ -146,12 +147,29 @@ std::shared_ptr<const Tokenizer> make_wordpiece() {
   return b.make();
 }
 
-constexpr size_t kSpm = 3, kGemma4 = 6, kWordPiece = 7;
+std::shared_ptr<const Tokenizer> make_unigram() {
+  Builder b;
+  b.vocabulary.model = "t5";
+  b.vocabulary.remove_extra_whitespaces = true;
+  b.token("<pad>", TokenKind::kControl);
+  b.token("</s>", TokenKind::kControl);
+  b.token("<unk>", TokenKind::kUnknown);
+  const std::string mark = "\xe2\x96\x81";
+  for (const std::string& text : {mark, std::string("a"), std::string("b"), std::string("ab"),
+                                  mark + "a", std::string("aaaa"), std::string("\xc3\xa9")}) {
+    b.token(text, TokenKind::kNormal, -static_cast<float>(text.size()));
+  }
+  b.specials();
+  return b.make();
+}
 
-const std::array<std::shared_ptr<const Tokenizer>, 8>& tokenizers() {
-  static const std::array<std::shared_ptr<const Tokenizer>, 8> all = {
-      make_bpe("default"),   make_bpe("smollm"),       make_bpe("qwen2"), make_spm(),
-      make_bpe("llama-bpe"), make_bpe("deepseek-llm"), make_gemma4(),     make_wordpiece()};
+constexpr size_t kSpm = 3, kGemma4 = 6, kWordPiece = 7, kUnigram = 8;
+
+const std::array<std::shared_ptr<const Tokenizer>, 9>& tokenizers() {
+  static const std::array<std::shared_ptr<const Tokenizer>, 9> all = {
+      make_bpe("default"), make_bpe("smollm"),    make_bpe("qwen2"),
+      make_spm(),          make_bpe("llama-bpe"), make_bpe("deepseek-llm"),
+      make_gemma4(),       make_wordpiece(),      make_unigram()};
   return all;
 }
 
@@ -176,14 +194,26 @@ void check_stream(const Tokenizer& tokenizer, const std::vector<Token>& ids) {
   if (culet::base::utf8_valid(whole)) require(streamed == whole, "streaming loses nothing");
 }
 
+// The first half as a table of characters, looked up all along the second.
+void check_charsmap(std::string_view bytes) {
+  const auto map = culet::text::Charsmap::make(bytes.substr(0, bytes.size() / 2));
+  if (!map) return;
+  for (size_t at = bytes.size() / 2; at < bytes.size(); ++at) {
+    const auto found = map->find(bytes.substr(at));
+    require(found.size <= bytes.size() - at, "a key lies inside the text");
+    require(found.text.size() <= 256, "a character stands for little text");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0 || size > 1 << 16) return 0;
   const uint8_t choice = data[0];
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const size_t which = (choice & 3) | (choice >> 3 & 4);
+  const size_t which = (choice & 64) != 0 ? kUnigram : (choice & 3) | (choice >> 3 & 4);
   const Tokenizer& tokenizer = *tokenizers()[which];
+  if (choice >= 128) check_charsmap(text);
   const bool parse = (choice & 4) != 0, add = (choice & 8) != 0;
 
   std::vector<Tokenizer::Piece> pieces = {{text, parse}};
@@ -200,7 +230,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const bool spm = which == kSpm || which == kGemma4;
   // A BOS that the text itself spells is not told from one that was added: add nothing here.
-  if (!add && which != kWordPiece && (spm || culet::base::utf8_valid(text))) {
+  if (!add && which < kWordPiece && (spm || culet::base::utf8_valid(text))) {
     const std::string back = tokenizer.detokenize(*ids, false, true);
     require(spm ? unmarked(back) == unmarked(std::string(text)) : back == text,
             "the text comes back");

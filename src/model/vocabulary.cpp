@@ -111,6 +111,20 @@ Result<std::vector<text::TokenKind>> read_kinds(const GgufFile& file, size_t tok
   return kinds;
 }
 
+Result<std::string> read_bytes(const GgufFile& file, std::string_view name) {
+  CULET_TRY(const MetaValue* array, read_array(file, name, 0));
+  std::string bytes;
+  if (array == nullptr) return bytes;
+  if (array->element_type() != MetaType::kUint8 && array->element_type() != MetaType::kInt8) {
+    return bad_key(file, name, "is not an array of bytes");
+  }
+  bytes.reserve(array->size());
+  for (uint64_t i = 0; i < array->size(); ++i) {
+    bytes.push_back(static_cast<char>(*array->at(i).as_int()));
+  }
+  return bytes;
+}
+
 Result<void> read_ids(const GgufFile& file, text::Vocabulary* vocabulary) {
   // "seperator" is how the format spells it.
   const std::pair<const char*, std::optional<text::Token>*> ids[] = {
@@ -127,6 +141,7 @@ Result<void> read_ids(const GgufFile& file, text::Vocabulary* vocabulary) {
       {"add_eos_token", &vocabulary->add_eos},
       {"add_sep_token", &vocabulary->add_sep},
       {"add_space_prefix", &vocabulary->add_space_prefix},
+      {"remove_extra_whitespaces", &vocabulary->remove_extra_whitespaces},
       {"normalizer.lowercase", &vocabulary->lowercase},
       {"normalizer.strip_accents", &vocabulary->strip_accents},
   };
@@ -153,9 +168,11 @@ Result<text::Vocabulary> read_vocabulary(const GgufFile& file) {
   CULET_TRY(vocabulary.scores, read_scores(file, tokens));
   CULET_TRY(vocabulary.kinds, read_kinds(file, tokens));
   CULET_TRY(vocabulary.merges, read_strings(file, "merges"));
+  CULET_TRY(vocabulary.charsmap, read_bytes(file, "precompiled_charsmap"));
   CULET_TRY_VOID(read_ids(file, &vocabulary));
-  if (vocabulary.model == "llama" && vocabulary.scores.empty()) {
-    return bad_key(file, "scores", "is missing, which a `llama` tokenizer needs");
+  if ((vocabulary.model == "llama" || vocabulary.model == "t5") && vocabulary.scores.empty()) {
+    return bad_key(file, "scores",
+                   fmt::format("is missing, which a `{}` tokenizer needs", vocabulary.model));
   }
   if ((vocabulary.model == "gpt2" || vocabulary.model == "gemma4") && vocabulary.merges.empty()) {
     return bad_key(file, "merges",

@@ -107,6 +107,9 @@ TEST(Vocabulary, EveryWrongKeyIsNamed) {
       {"token_type", array(MetaType::kInt32, std::vector<std::string>(4, number<int32_t>(7)))},
       {"token_type", array(MetaType::kFloat32, std::vector<std::string>(4, number(1.0f)))},
       {"merges", array(MetaType::kUint8, {"x"})},
+      {"precompiled_charsmap", string_entry("abc")},
+      {"precompiled_charsmap", array(MetaType::kUint16, {number<uint16_t>(1)})},
+      {"remove_extra_whitespaces", scalar(MetaType::kUint8, "\1")},
       {"bos_token_id", scalar(MetaType::kUint32, number<uint32_t>(4))},
       {"bos_token_id", scalar(MetaType::kInt32, number<int32_t>(-1))},
       {"eot_token_id", scalar(MetaType::kUint64, number(UINT64_MAX))},
@@ -138,6 +141,11 @@ TEST(Vocabulary, WhatATokenizerNeedsMustBeThere) {
     return v ? std::string() : v.error().message;
   };
   EXPECT_NE(message([](Entries* e) { e->erase("scores"); }).find("scores"), std::string::npos);
+  EXPECT_NE(message([](Entries* e) {
+              (*e)["model"] = string_entry("t5");
+              e->erase("scores");
+            }).find("scores"),
+            std::string::npos);
   EXPECT_NE(message([](Entries* e) { (*e)["model"] = string_entry("gpt2"); }).find("merges"),
             std::string::npos);
   EXPECT_NE(message([](Entries* e) { (*e)["model"] = string_entry("gemma4"); }).find("merges"),

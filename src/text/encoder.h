@@ -36,6 +36,11 @@ Result<std::unique_ptr<Encoder>> make_spm(const Vocabulary& vocabulary, const To
 Result<std::unique_ptr<Encoder>> make_gemma4(const Vocabulary& vocabulary, const TokenTable& table,
                                              bool space_prefix, Token unknown);
 
+// "t5" (unigram). space_prefix: text gets a space in front where it starts. `unknown` stands for
+// characters that have no token. Errors: kCorrupt (scores, the table of characters).
+Result<std::unique_ptr<Encoder>> make_unigram(const Vocabulary& vocabulary, const TokenTable& table,
+                                              bool space_prefix, Token unknown);
+
 // "bert" (WordPiece). `unknown` stands for a word that has no tokens.
 std::unique_ptr<Encoder> make_wordpiece(const Vocabulary& vocabulary, const TokenTable& table,
                                         Token unknown);

@@ -15,6 +15,7 @@
 #include "text/encoder.h"
 #include "text/merge_list.h"
 #include "text/merge_rules.h"
+#include "text/space_marker.h"
 
 #include <fmt/format.h>
 
@@ -28,8 +29,6 @@
 
 namespace culet::text {
 namespace {
-
-constexpr std::string_view kMarker = "\xe2\x96\x81";  // U+2581, stands for a space
 
 // Lower is better: the order of floats turned around, as unsigned numbers.
 uint32_t priority_of(float score) {
@@ -96,11 +95,11 @@ class Spm final : public Encoder {
                table_.find_plain(symbol));
       marked += symbol;
     };
-    marked.reserve(text.size() + text.size() / 2 + kMarker.size());
-    if (space_prefix_ && starts_text) add(kMarker);
+    marked.reserve(text.size() + text.size() / 2 + kSpaceMarker.size());
+    if (space_prefix_ && starts_text) add(kSpaceMarker);
     for (size_t pos = 0; pos < text.size();) {
       const size_t length = text[pos] == ' ' ? 1 : symbol_length(text.substr(pos));
-      add(text[pos] == ' ' ? kMarker : text.substr(pos, length));
+      add(text[pos] == ' ' ? kSpaceMarker : text.substr(pos, length));
       pos += length;
     }
     list.run([&](const MergeList::Symbol& left, const MergeList::Symbol& right) {
@@ -118,14 +117,7 @@ class Spm final : public Encoder {
   }
 
   void append_text(Token t, std::string* out) const override {
-    std::string_view text = table_.text(t);
-    for (;;) {
-      const size_t marker = text.find(kMarker);
-      out->append(text.substr(0, marker));
-      if (marker == std::string_view::npos) return;
-      out->push_back(' ');
-      text.remove_prefix(marker + kMarker.size());
-    }
+    append_unmarked(table_.text(t), out);
   }
 
  private:

@@ -42,10 +42,21 @@ class TestVocabulary {
     return v;
   }
 
+  // Ids 0 <pad>, 1 </s>, 2 <unk>, 3 the space marker; no table of characters.
+  static TestVocabulary unigram() {
+    TestVocabulary v;
+    v.data_.model = "t5";
+    v.token("<pad>", TokenKind::kControl);
+    v.token("</s>", TokenKind::kControl);
+    v.token("<unk>", TokenKind::kUnknown);
+    v.token("\xe2\x96\x81", TokenKind::kNormal, -3);
+    return v;
+  }
+
   Token token(std::string text, TokenKind kind = TokenKind::kNormal, float score = 0) {
     data_.tokens.push_back(keep(std::move(text)));
     data_.kinds.push_back(kind);
-    if (data_.model == "llama") data_.scores.push_back(score);
+    if (data_.model == "llama" || data_.model == "t5") data_.scores.push_back(score);
     return static_cast<Token>(data_.tokens.size()) - 1;
   }
   // The rule "left right" and, unless it is there already, the token it makes. The sides and the

@@ -25,17 +25,19 @@ constexpr size_t kMaxText = size_t{1} << 30;
 
 // SentencePiece's own numbers, for files that do not name these tokens.
 constexpr Token kSpmUnknown = 0, kSpmBos = 1, kSpmEos = 2;
+constexpr Token kT5Eos = 1, kT5Unknown = 2;
 
 using Match = SpecialMatcher::Match;
 
-enum class Family { kBpe, kSpm, kGemma4, kWordPiece };
+enum class Family { kBpe, kSpm, kGemma4, kWordPiece, kUnigram };
 
 // By tokenizer.ggml.model. Only the name decides: what arrays a file has says nothing, since some
 // carry both scores and merges.
 constexpr std::pair<std::string_view, Family> kFamilies[] = {{"gpt2", Family::kBpe},
                                                              {"llama", Family::kSpm},
                                                              {"gemma4", Family::kGemma4},
-                                                             {"bert", Family::kWordPiece}};
+                                                             {"bert", Family::kWordPiece},
+                                                             {"t5", Family::kUnigram}};
 
 bool is_special(TokenKind kind) {  // matched only where special tokens are parsed
   return kind == TokenKind::kControl || kind == TokenKind::kUnknown;
@@ -168,6 +170,11 @@ void VocabularyTokenizer::set_default_ids(const Vocabulary& vocabulary) {
       bos_ = control(vocabulary.cls ? vocabulary.cls : bos_, "[CLS]");
       if (vocabulary.add_sep.value_or(true)) last = control(vocabulary.sep, "[SEP]");
       break;
+    case Family::kUnigram:
+      eos_ = or_control(eos_, kT5Eos);
+      add_first = false;
+      if (vocabulary.add_eos.value_or(true)) last = eos_;
+      break;
   }
   if (vocabulary.add_bos.value_or(add_first)) first_ = bos_;
   last_ = vocabulary.add_eos.value_or(false) ? eos_ : last;
@@ -208,6 +215,12 @@ Result<void> VocabularyTokenizer::make_encoder(const Vocabulary& vocabulary) {
                     "which a `bert` tokenizer needs; convert the model again");
       }
       encoder_ = make_wordpiece(vocabulary, table_, *unknown);
+      break;
+    }
+    case Family::kUnigram: {
+      space_prefix_ = vocabulary.add_space_prefix.value_or(true);
+      const Token unknown = vocabulary.unk.value_or(table_.contains(kT5Unknown) ? kT5Unknown : 0);
+      CULET_TRY(encoder_, make_unigram(vocabulary, table_, space_prefix_, unknown));
       break;
     }
   }
@@ -309,7 +322,8 @@ void VocabularyTokenizer::append_piece(Token t, bool special, std::string* out) 
       if (special) out->append(table_.text(t));
       break;
     case TokenKind::kUserDefined:
-      if (family_ == Family::kSpm) {  // some files spell runs of spaces with markers here too
+      if (family_ == Family::kSpm ||
+          family_ == Family::kUnigram) {  // some files spell runs of spaces with markers here too
         encoder_->append_text(t, out);
       } else {
         out->append(table_.text(t));

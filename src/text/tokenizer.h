@@ -31,8 +31,9 @@ enum class TokenKind : uint8_t {  // tokenizer.ggml.token_type
 // What a file says about its vocabulary; views stay owned by the caller until make_tokenizer
 // returns.
 struct Vocabulary {
-  std::string_view model;  // tokenizer.ggml.model: "llama" (SPM), "gemma4", "gpt2" (BPE), "bert"
-  std::string_view pre;    // tokenizer.ggml.pre; "" or "default" when absent
+  // tokenizer.ggml.model: "llama" (SPM), "gemma4", "gpt2" (BPE), "bert" (WordPiece), "t5" (unigram)
+  std::string_view model;
+  std::string_view pre;  // tokenizer.ggml.pre; "" or "default" when absent
   std::vector<std::string_view> tokens;
   std::vector<float> scores;             // empty or one a token
   std::vector<TokenKind> kinds;          // empty or one a token
@@ -40,6 +41,8 @@ struct Vocabulary {
   std::optional<Token> bos, eos, unk, sep, pad, cls, eot, eom;
   std::optional<bool> add_bos, add_eos, add_sep, add_space_prefix;
   std::optional<bool> lowercase, strip_accents;  // "bert": how text is normalized; true when absent
+  std::string charsmap;                          // "t5": precompiled_charsmap; empty when absent
+  std::optional<bool> remove_extra_whitespaces;  // "t5"
 };
 
 struct TokenizeOptions {
