@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace culet::cache {
 
@@ -29,6 +30,18 @@ LayerCache::LayerCache(const KvShape& shape, const Retention& retention, int64_t
       length_(start) {
   CULET_CHECK(start >= 0 && start % kRows == 0 && rewind_reserve >= 0);
   CULET_CHECK(retention.window > 0 && retention.pinned >= 0);
+}
+
+LayerCache& LayerCache::operator=(LayerCache other) noexcept {
+  std::swap(shape_, other.shape_);
+  std::swap(retention_, other.retention_);
+  std::swap(reserve_, other.reserve_);
+  std::swap(start_, other.start_);
+  std::swap(pool_, other.pool_);
+  std::swap(blocks_, other.blocks_);
+  std::swap(gap_, other.gap_);
+  std::swap(length_, other.length_);
+  return *this;
 }
 
 size_t LayerCache::at(int64_t block) const {

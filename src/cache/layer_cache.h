@@ -52,6 +52,10 @@ class LayerCache {
   // can always be taken back.
   LayerCache(const KvShape& shape, const Retention& retention, int64_t rewind_reserve,
              Position start = 0);
+  LayerCache(const LayerCache&) = default;
+  LayerCache(LayerCache&&) = default;
+  LayerCache& operator=(LayerCache other) noexcept;  // blocks go before the pool they came from
+  ~LayerCache() = default;
 
   const KvShape& shape() const { return shape_; }
   Visibility visibility() const { return {start_, start_ + retention_.pinned, retention_.window}; }
