@@ -49,7 +49,8 @@ class Bench(Case):
                                "f32")
         self.assertEqual((row["precise"], row["kv"], row["decode_tokens_per_s"]),
                          (True, "f32", None))
-        (row,), _ = self.bench("-p", "0", "-n", "2", "-d", "5", "-r", "1")
+        (row,), _ = self.bench("-p", "0", "-n", "2", "-d", "5", "-r", "1", "--kv", "f16,q8_0")
+        self.assertEqual(row["kv"], "f16,q8_0")
         self.assertIsNone(row["prefill_gop_per_s"])
         self.assertGreater(row["decode_gb_per_s"], 0)
 

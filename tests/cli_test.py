@@ -158,7 +158,8 @@ class Usage(Case):
                        ["--logit-bias", "a=1"], ["--logprobs", "-1"]):
             self.assert_error(culet("run", GEMMA, "x", *option), 2,
                               option[0].replace("-n", "--max-tokens"))
-        self.assert_error(culet("score", GEMMA, "--kv", "q4"), 2, "--kv")
+        for kv in ("q4", "f16,", ",f16", "f16,q8_0,f16", "f16-full,f16", ""):
+            self.assert_error(culet("score", GEMMA, "--kv", kv), 2, "--kv")
         self.assert_error(culet("score", GEMMA, "--top", "-1"), 2, "--top")
         self.assert_error(culet("run", GEMMA, "x", "--raw", "--system", "y"), 2, "--raw")
         self.assert_error(culet("run", GEMMA, "x", "--logprobs", "2"), 2, "--jsonl")
@@ -268,6 +269,21 @@ class Score(Case):
             result = culet("score", GEMMA, "--ids", stdin=outside)
             self.assert_error(result, 1, "512")
             self.assertEqual(result.stdout, b"")
+
+    def test_kv_types(self):
+        def nlls(kv):
+            *tokens, _ = self.score("--ids", "--precise", "--kv", kv,
+                                    stdin=json.dumps([5, 9, 300] * 30).encode())
+            return [token["nll"] for token in tokens[1:]]
+        exact = nlls("f32")
+        seen = {tuple(exact)}
+        for kv in ("f16", "bf16", "q8_0", "f16,q8_0", "q8_0,f16", "bf16,f32", "f16-full"):
+            got = nlls(kv)
+            for one, other in zip(got, exact):
+                self.assertAlmostEqual(one, other, delta=0.05, msg=kv)
+            self.assertNotIn(tuple(got), seen, kv)
+            seen.add(tuple(got))
+        self.assertEqual(nlls("f16,f16"), nlls("f16"))
 
     def test_file(self):
         with tempfile.NamedTemporaryFile() as file:

@@ -118,7 +118,8 @@ class Words(Case):
         self.assertEqual(self.words("run", "--", "--se"), [":files .gguf"])
 
     def test_values(self):
-        self.assertEqual(self.words("score", "m", "--kv", ""), ["f16", "f32"])
+        self.assertEqual(self.words("score", "m", "--kv", ""),
+                         ["f16", "f32", "bf16", "q8_0", "f16-full"])
         self.assertEqual(self.words("score", "m", "--kv=f3"), ["--kv=f32"])
         self.assertEqual(self.words("run", "--arch-dir", ""), [":folders"])
         self.assertEqual(self.words("run", "--arch-dir=/t"), [":folders"])
@@ -165,7 +166,8 @@ print("\n".join(words + [""] * (line[-1] in " :=")))' "$1")
     def test_completion(self):
         self.assertEqual(self.complete("culet "), COMMANDS)
         self.assertEqual(self.complete("culet run --see"), ["--seed"])
-        self.assertEqual(self.complete("culet score m --kv="), ["f16", "f32"])
+        self.assertEqual(self.complete("culet score m --kv="),
+                         ["f16", "f32", "bf16", "q8_0", "f16-full"])
         self.assertEqual(self.complete("culet arch check l"), ["llama"])
         self.assertEqual(self.complete("culet run --arch-dir "), ["archs"])
         self.assertEqual(self.complete("culet run --arch-dir=ar"), ["archs"])
@@ -233,7 +235,8 @@ class Fish(Case):
     def test_completion(self):
         self.assertEqual(sorted(self.complete("culet ")), sorted(COMMANDS))
         self.assertEqual(self.complete("culet run --see"), ["--seed"])
-        self.assertEqual(self.complete("culet score m --kv="), ["--kv=f16", "--kv=f32"])
+        self.assertEqual(self.complete("culet score m --kv="),
+                         [f"--kv={t}" for t in ("bf16", "f16", "f16-full", "f32", "q8_0")])
         self.assertEqual(self.complete("culet run --arch-dir "), ["archs/"])
         self.assertEqual(self.complete("culet run --arch-dir=ar"), ["--arch-dir=archs/"])
         names = self.complete("culet run ")

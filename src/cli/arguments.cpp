@@ -180,19 +180,21 @@ void add_arch_dir(CLI::App* command, std::string* arch_dir) {
       ->type_name("DIR");
 }
 
-void add_kv(CLI::App* command, KvType* kv) {
+void add_kv(CLI::App* command, KvTypes* kv) {
   command
       ->add_option_function<std::string>(
-          "--kv",
-          [kv](const std::string& name) { *kv = name == "f32" ? KvType::kF32 : KvType::kF16; },
-          "Type of the key and value cache (default f16)")
+          "--kv", [kv](const std::string& name) { *kv = kv_types(name).value_or(*kv); },
+          "Type of the key and value cache, or KEYS,VALUES; f16-full: f32 in layers that have a "
+          "window (default f16)")
       ->check(CLI::Validator(
           [](std::string& name) {
-            const bool known = name == "f16" || name == "f32";
-            return known ? std::string() : "\"" + name + "\" is no cache type; use f16 or f32";
+            return kv_types(name) ? std::string()
+                                  : "\"" + name +
+                                        "\" is no cache type; use f32, f16, bf16 or q8_0, two of "
+                                        "these as KEYS,VALUES, or f16-full";
           },
           "", ""))
-      ->type_name("f16|f32");
+      ->type_name(kKvNames);
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // What the user asked for: the command line and the CULET_* environment variables, checked.
 #pragma once
 
+#include "cli/kv.h"
 #include "culet/engine.h"
 
 #include <cstdint>
@@ -49,7 +50,7 @@ struct ScoreArguments {
   std::optional<std::string> file;  // none or "-": standard input
   bool ids = false, add_special = true;
   int top = 5;
-  KvType kv = KvType::kF16;
+  KvTypes kv;
 };
 
 struct ExplainArguments {
@@ -62,7 +63,7 @@ struct BenchArguments {
   ModelArguments model;
   int64_t prompt = 512, generated = 128, repetitions = 5;
   std::vector<int64_t> depths{0, 4096};
-  KvType kv = KvType::kF16;
+  KvTypes kv;
   bool json = false;
 };
 

@@ -81,9 +81,7 @@ class Bench {
     result.depth = depth;
     const int64_t longest = std::max(arguments_.prompt, arguments_.generated);
     tokens_ = fixed_random_tokens(depth + longest, model_->info().vocabulary);
-    CULET_TRY(session_, Session::make(model_, {.context = depth + longest,
-                                               .keys = arguments_.kv,
-                                               .values = arguments_.kv}));
+    CULET_TRY(session_, Session::make(model_, arguments_.kv.options(depth + longest)));
     CULET_TRY_VOID(warm_up());
     for (int64_t r = 1; r <= arguments_.repetitions; ++r) {
       status_.show(fmt::format("Depth {}: repetition {} of {}", depth, r, arguments_.repetitions));
@@ -153,8 +151,7 @@ Derived derive(const Model& model, const BenchArguments& arguments, const Machin
   if (!result.decode.empty()) {
     double bytes = static_cast<double>(cost.token_bytes);
     for (int64_t i = 0; i < arguments.generated; ++i) {
-      bytes += static_cast<double>(kv_bytes_read(
-                   model, {.keys = arguments.kv, .values = arguments.kv}, result.depth + i)) /
+      bytes += static_cast<double>(kv_bytes_read(model, arguments.kv.options(), result.depth + i)) /
                static_cast<double>(arguments.generated);
     }
     const double rate = bytes * result.decode.median();
@@ -185,7 +182,7 @@ Json to_json(const Model& model, const BenchArguments& arguments, const Machine&
             {"instruction_set", info.isa},
             {"threads", info.threads},
             {"precise", info.precise},
-            {"kv", arguments.kv == KvType::kF32 ? "f32" : "f16"},
+            {"kv", kv_name(arguments.kv)},
             {"culet", version()},
             {"depth", result.depth},
             {"prompt_tokens", arguments.prompt},
@@ -226,7 +223,7 @@ std::string table(const Model& model, const BenchArguments& arguments, const Mac
       static_cast<double>(info.file_bytes) / 1e6, types, costs(model).logits_type, info.isa,
       info.threads, info.precise ? "32-bit activations" : "8-bit activations",
       machine.read_bytes_per_second / 1e9, machine.load_seconds, arguments.repetitions,
-      arguments.prompt, arguments.generated, arguments.kv == KvType::kF32 ? "f32" : "f16");
+      arguments.prompt, arguments.generated, kv_name(arguments.kv));
   text += fmt::format("{:>6}  {:>26}  {:>7}  {:>24}  {:>6}  {:>7}  {:>8}\n", "depth", "prefill/s",
                       "Gop/s", "decode/s", "GB/s", "of read", "peak MB");
   for (const DepthResult& result : results) {

@@ -24,7 +24,7 @@ void add_model_to_run(CLI::App* command, ModelArguments* model);
 void add_running(CLI::App* command, ModelArguments* model, const std::string& group);
 void add_precise(CLI::App* command, ModelArguments* model);
 void add_arch_dir(CLI::App* command, std::string* arch_dir);
-void add_kv(CLI::App* command, KvType* kv);
+void add_kv(CLI::App* command, KvTypes* kv);
 
 CLI::App* add_bench(CLI::App* app, BenchArguments* bench);
 CLI::App* add_explain(CLI::App* app, ExplainArguments* explain);

@@ -133,9 +133,8 @@ Result<int> score_command(const ScoreArguments& arguments, Output& out) {
   CULET_TRY(const auto model, load_model(arguments.model));
   CULET_TRY(const std::vector<Token> ids, read_tokens(arguments, *model, text));
   CULET_TRY_VOID(check_length(model->info(), ids.size()));
-  CULET_TRY(const auto session, Session::make(model, {.context = static_cast<int64_t>(ids.size()),
-                                                      .keys = arguments.kv,
-                                                      .values = arguments.kv}));
+  CULET_TRY(const auto session,
+            Session::make(model, arguments.kv.options(static_cast<int64_t>(ids.size()))));
   Scorer scorer(*model, ids, arguments.top, out);
   CULET_TRY_VOID(score(*session, ids, scorer, out));
   scorer.last();

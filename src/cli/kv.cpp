@@ -1,0 +1,47 @@
+// Names of cache types: a type for keys and values, two types with a comma between them, or a
+// preset that treats layers with a window apart. The shortest name of a choice is its name.
+#include "cli/kv.h"
+
+#include <iterator>
+
+namespace culet::cli {
+namespace {
+
+constexpr struct {
+  std::string_view name;
+  KvType type;
+} kTypes[] = {
+    {"f32", KvType::kF32}, {"f16", KvType::kF16}, {"bf16", KvType::kBf16}, {"q8_0", KvType::kQ8}};
+
+constexpr std::string_view kFullLayersF16 = "f16-full";
+
+std::optional<KvType> type_of(std::string_view name) {
+  for (const auto& entry : kTypes)
+    if (entry.name == name) return entry.type;
+  return std::nullopt;
+}
+
+std::string name_of(KvType type) {
+  for (const auto& entry : kTypes)
+    if (entry.type == type) return std::string(entry.name);
+  return "";
+}
+
+}  // namespace
+
+std::optional<KvTypes> kv_types(std::string_view name) {
+  if (name == kFullLayersF16) return KvTypes{.window = std::pair(KvType::kF32, KvType::kF32)};
+  const size_t comma = name.find(',');
+  const auto keys = type_of(name.substr(0, comma));
+  const auto values = comma == std::string_view::npos ? keys : type_of(name.substr(comma + 1));
+  if (!keys || !values) return std::nullopt;
+  return KvTypes{.keys = *keys, .values = *values};
+}
+
+std::string kv_name(const KvTypes& types) {
+  if (types.window) return std::string(kFullLayersF16);
+  const std::string keys = name_of(types.keys);
+  return types.keys == types.values ? keys : keys + "," + name_of(types.values);
+}
+
+}  // namespace culet::cli
