@@ -119,13 +119,15 @@ void read_loop(benchmark::State& state) {
 }
 
 // One layer's attention of one kv head: rows at the end of a context.
-void attention(benchmark::State& state, int32_t heads, int32_t dim) {
+void attention(benchmark::State& state, int32_t heads, int32_t dim, KvType type) {
   const AttentionShape s{.rows = state.range(0),
                          .length = state.range(1),
                          .heads_per_kv = heads,
                          .kv_heads = 1,
                          .head_dim = dim,
-                         .value_dim = dim};
+                         .value_dim = dim,
+                         .k_type = type,
+                         .v_type = type};
   const AttentionCase c(s, 1);
   const int64_t pairs = s.rows * heads;
   std::vector<float> m(pairs), l(pairs), acc(pairs * dim);
@@ -200,12 +202,18 @@ void register_all() {
     const char* name;
     int32_t heads, dim;
   } kHeads[] = {{"smollm2", 3, 64}, {"qwen2.5", 7, 64}, {"gemma3", 4, 256}};
-  for (auto [name, heads, dim] : kHeads)
-    benchmark::RegisterBenchmark((std::string("attention/") + name).c_str(),
-                                 [=](benchmark::State& state) { attention(state, heads, dim); })
-        ->Args({512, 512})
-        ->Args({1, 512})
-        ->Args({1, 4096});
+  const struct {
+    const char* name;
+    KvType type;
+  } kTypes[] = {{"", kKvF16}, {"/f32", kKvF32}, {"/bf16", kKvBf16}, {"/q8_0", kKvQ8}};
+  for (auto [suffix, type] : kTypes)
+    for (auto [name, heads, dim] : kHeads)
+      benchmark::RegisterBenchmark(
+          (std::string("attention/") + name + suffix).c_str(),
+          [=](benchmark::State& state) { attention(state, heads, dim, type); })
+          ->Args({512, 512})
+          ->Args({1, 512})
+          ->Args({1, 4096});
   benchmark::RegisterBenchmark("rows", rows)->ArgsProduct({{640, 2048, 262144}, {0, 1, 2, 3, 4}});
 }
 
