@@ -2,6 +2,7 @@
 // and the facts of the result that a wrong compiler would get wrong.
 #include "plan/plan_test_support.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <set>
@@ -88,8 +89,8 @@ TEST(Families, LlamaIsWhatItsFileSays) {
   EXPECT_EQ(plan.n_layers, layers);
   ASSERT_EQ(plan.layers.size(), static_cast<size_t>(layers));
   ASSERT_EQ(plan.caches.size(), static_cast<size_t>(layers));
-  EXPECT_EQ(plan.ropes.size(), 1u);  // one table for every q and k of every layer
-  EXPECT_EQ(count(plan, OpKind::rope), 2 * layers);
+  EXPECT_EQ(plan.ropes.size(), 1u);                  // one table for every q and k of every layer
+  EXPECT_EQ(count(plan, OpKind::rope), 3 * layers);  // q, k, and q again at the pinned position
   for (int32_t l = 0; l < layers; ++l) {
     const CacheSpec& c = plan.caches[static_cast<size_t>(l)];
     EXPECT_EQ(c.layer, l);
@@ -98,6 +99,10 @@ TEST(Families, LlamaIsWhatItsFileSays) {
     const auto attends = ops_of(plan, OpKind::attend, l);
     ASSERT_EQ(attends.size(), 1u);
     const Attributes& a = attends[0]->attr;
+    const auto ropes = ops_of(plan, OpKind::rope, l);
+    EXPECT_EQ(std::count_if(ropes.begin(), ropes.end(),
+                            [](const Op* op) { return op->attr.rope_pinned; }),
+              1);
     EXPECT_EQ(a.cache, l);
     EXPECT_EQ(a.heads, heads);
     EXPECT_EQ(a.kv_heads, kv);
@@ -251,7 +256,8 @@ TEST(Families, Gemma4SharesTheDonorsCaches) {
     EXPECT_EQ(a.scale, 1);
     EXPECT_EQ(ops_of(plan, OpKind::append, l).size(), l < 6 ? 1u : 0u);
     const auto ropes = ops_of(plan, OpKind::rope, l);
-    EXPECT_EQ(ropes.size(), l < 6 ? 2u : 1u);
+    const size_t pinned = global ? 1 : 0;  // the query that a stream's pinned keys see
+    EXPECT_EQ(ropes.size(), (l < 6 ? 2u : 1u) + pinned);
     const RopeSpec& rope = plan.ropes[static_cast<size_t>(ropes[0]->attr.rope)];
     EXPECT_EQ(rope.base, global ? 1000000 : 10000);
     EXPECT_EQ(rope.factors != kNone, global);
