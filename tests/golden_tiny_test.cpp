@@ -4,11 +4,17 @@
 //     exactly (tests/golden/tiny/SOURCE.md says how they were made);
 //   * any way to cut a prompt into passes and appends, any number of threads, any instruction set,
 //     fused or not: the same bits.
+#include "backend/executor.h"
+#include "base/thread_pool.h"
+#include "format/gguf.h"
+#include "plan/compile.h"
 #include "support.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 namespace culet::test {
@@ -121,13 +127,13 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Reference,
                          testing::Values("llama", "llama3-rope", "qwen2", "qwen3", "gemma3",
-                                         "gemma3-linear"),
+                                         "gemma3-linear", "gemma4-dense", "gemma4-e"),
                          test_name);
 
 // ---------------------------------------------------------------- int8 against the reference
 
 TEST(Int8, Q8CopiesStayNearTheirReference) {
-  for (const std::string name : {"llama", "qwen2", "gemma3"}) {
+  for (const std::string name : {"llama", "qwen2", "gemma3", "gemma4-e"}) {
     const json expected = read_json(file_of(name + "/expected-q8_0.json"));
     const auto tokens = expected["tokens"].get<std::vector<Token>>();
     const std::string file = file_of(name + "/model-q8_0.gguf");
@@ -191,9 +197,11 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const std::string name : {"llama", "qwen2", "gemma3"}) {
-    list.push_back({file_of(name + "/model-q8_0.gguf"),
-                    long_tokens(read_json(file_of(name + "/expected.json")))});
+  for (const std::string name : {"llama/model-q8_0", "qwen2/model-q8_0", "gemma3/model-q8_0",
+                                 "gemma4-e/model-q8_0", "gemma4-dense/model"}) {
+    const std::string folder = name.substr(0, name.find('/'));
+    list.push_back(
+        {file_of(name + ".gguf"), long_tokens(read_json(file_of(folder + "/expected.json")))});
   }
   const json all = read_json(file_of("llama-quant/dequant.json"));
   for (const auto& [type, expected] : all["types"].items()) {
@@ -256,6 +264,26 @@ TEST(Files, EveryTypeIsThere) {
                                  "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"}) {
     EXPECT_EQ(std::count(types.begin(), types.end(), type), 1) << type;
   }
+}
+
+TEST(Files, MixturesOfExpertsAreRefusedByName) {
+  const std::string path = golden("headers/gemma4-moe.gguf");
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const auto file = format::GgufFile::parse(std::as_bytes(std::span(bytes)), path, true);
+  ASSERT_TRUE(file) << file.error().message;
+  const auto library = plan::ArchLibrary::open("");
+  ASSERT_TRUE(library);
+  const auto compiled = plan::compile(*library, *file, {});
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  kernels::Kernels table{};
+  ASSERT_EQ(kernels::select_kernels(nullptr, &table), nullptr);
+  base::ThreadPool pool(1);
+  const auto made = backend::Executor::prepare(compiled->plan, *file, table, pool, {});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(made.error().message.find("no CPU kernel for operation 'route'"), std::string::npos)
+      << made.error().message;
 }
 
 TEST_P(SameBits, PassesAndThreads) {

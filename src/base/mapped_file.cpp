@@ -54,7 +54,11 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-void MappedFile::release(std::span<const std::byte> part) const {
+void MappedFile::release(std::span<const std::byte> part) const { advise(part, MADV_DONTNEED); }
+
+void MappedFile::read_sparsely(std::span<const std::byte> part) const { advise(part, MADV_RANDOM); }
+
+void MappedFile::advise(std::span<const std::byte> part, int advice) const {
   if (data_ == nullptr || part.empty()) return;
   const auto base = reinterpret_cast<uintptr_t>(data_);
   const auto begin = reinterpret_cast<uintptr_t>(part.data());
@@ -62,7 +66,7 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const auto page = uintptr_t(::sysconf(_SC_PAGESIZE));
   const uintptr_t first = (begin + page - 1) / page * page;  // only pages that lie wholly inside
   const uintptr_t last = (begin + part.size()) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, advice);
 }
 
 }  // namespace culet::base

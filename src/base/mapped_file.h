@@ -23,8 +23,12 @@ class MappedFile {
   const std::string& path() const { return path_; }
   // Tells the kernel that these bytes will not be read again soon, so their pages can go.
   void release(std::span<const std::byte> part) const;
+  // Tells the kernel that few of these bytes will be read, here and there: it need not read ahead.
+  void read_sparsely(std::span<const std::byte> part) const;
 
  private:
+  void advise(std::span<const std::byte> part, int advice) const;
+
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   std::string path_;

@@ -559,6 +559,11 @@ void GgufFile::release(std::span<const std::byte> part) const {
   for (const GgufFile& other : parts_) other.mapping_.release(part);
 }
 
+void GgufFile::read_sparsely(std::span<const std::byte> part) const {
+  mapping_.read_sparsely(part);
+  for (const GgufFile& other : parts_) other.mapping_.read_sparsely(part);
+}
+
 // ---------------------------------------------------------------- the file
 
 Result<GgufFile> GgufFile::open(const std::string& path) {

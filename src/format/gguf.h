@@ -103,6 +103,8 @@ class GgufFile {
   std::span<const std::string> warnings() const { return warnings_; }  // odd but harmless
   // Tells the kernel that these bytes of a tensor will not be read again soon.
   void release(std::span<const std::byte> part) const;
+  // Tells the kernel that few rows of this tensor will be read at a time.
+  void read_sparsely(std::span<const std::byte> part) const;
 
  private:
   friend class GgufReader;

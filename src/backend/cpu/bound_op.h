@@ -61,8 +61,9 @@ struct BoundOp {
   std::vector<const float*> vectors;  // float operands by weight index; null: left out
   std::vector<int64_t> vector_sizes;
   plan::Attributes attr;
-  const format::TensorInfo* rows_of = nullptr;  // embed
-  quant::DequantizeFn dequantize = nullptr;     // embed
+  const format::TensorInfo* rows_of = nullptr;  // embed, gather
+  quant::DequantizeFn dequantize = nullptr;     // embed, gather
+  std::span<const int32_t> tokens;              // suppress: of the plan
   std::vector<float> constant;  // arithmetic with the scalar first: that scalar, kConstantRun times
   int32_t op = 0;               // index in the plan
 };

@@ -1,5 +1,5 @@
-// Ops that work row by row: embed, norms, rope, arithmetic, activations, quantize, and the copies
-// (concat, split, slice, view_layer, select_rows).
+// Ops that work row by row: embed and gather, norms, rope, arithmetic, activations, quantize, and
+// the copies (concat, split, slice, view_layer, select_rows).
 //
 // One row of a small model is a few microseconds of work, so it stays on the calling thread; many
 // rows, or one row as wide as a vocabulary, are spread over the pool. Elementwise ops may have
@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace culet::backend {
 namespace {
@@ -28,7 +29,7 @@ int64_t vectors(const Step& step, const Slot& slot) {
   return step.count(slot) * slot.width / slot.last;
 }
 
-// ---------------------------------------------------------------- embed
+// ---------------------------------------------------------------- embed, gather
 
 void run_embed(const BoundOp& op, Step& step) {
   const int64_t width = op.out[0].width;
@@ -220,6 +221,31 @@ void run_softcap(const BoundOp& op, Step& step) {
 
 Result<void> bind_softcap(const Binder&, const plan::Op&, BoundOp* out) {
   out->fn = run_softcap;
+  return {};
+}
+
+// ---------------------------------------------------------------- suppress
+
+void run_suppress(const BoundOp& op, Step& step) {
+  const int64_t width = op.in[0].width;
+  const float* x = step.floats(op.in[0]);
+  float* y = step.floats(op.out[0]);
+  for_rows(step, step.count(op.in[0]), width, [&](int64_t first, int64_t end, int) {
+    for (int64_t r = first; r < end; ++r) {
+      float* row = y + r * width;
+      if (y != x) std::memcpy(row, x + r * width, static_cast<size_t>(width) * sizeof(float));
+      for (const int32_t token : op.tokens) row[token] = -std::numeric_limits<float>::infinity();
+    }
+  });
+}
+
+Result<void> bind_suppress(const Binder& b, const plan::Op& op, BoundOp* out) {
+  CULET_CHECK(op.attr.tokens >= 0 &&
+              static_cast<size_t>(op.attr.tokens) < b.plan.token_lists.size());
+  out->tokens = b.plan.token_lists[static_cast<size_t>(op.attr.tokens)];
+  for (const int32_t token : out->tokens) CULET_CHECK(token >= 0 && token < out->in[0].width);
+  CULET_CHECK(out->out[0].width == out->in[0].width);
+  out->fn = run_suppress;
   return {};
 }
 
@@ -447,6 +473,7 @@ Result<void> bind_copy(const Binder& b, const plan::Op& op, BoundOp* out) {
 }
 
 constexpr OpEntry kOps[] = {
+    {OpKind::gather, bind_embed, nullptr},      {OpKind::suppress, bind_suppress, nullptr},
     {OpKind::embed, bind_embed, nullptr},       {OpKind::rms_norm, bind_norm, nullptr},
     {OpKind::layer_norm, bind_norm, nullptr},   {OpKind::rms_norm_quantize, bind_norm, row_scratch},
     {OpKind::quantize, bind_quantize, nullptr}, {OpKind::rope, bind_rope, nullptr},

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace culet::backend::test {
 namespace {
@@ -314,6 +315,70 @@ TEST(Ops, RowMean) {
            for (size_t i = 0; i < 100; ++i) y[i / 25] += in[0][i] / 25;
            return y;
          }});
+}
+
+void expect_bits(const std::vector<float>& got, const std::vector<float>& want,
+                 const std::string& what) {
+  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
+}
+
+// ---------------------------------------------------------------- gather, suppress
+
+TEST(Gather, IsRowsOfTheTable) {
+  for (const TensorType type : {TensorType::F32, TensorType::Q8_0, TensorType::Q6_K}) {
+    TestModel m;
+    const TensorId table = m.matrix(type, kTokens, 256);
+    const ValueId x = m.value({256}), y = m.value({256}, RowSet::kWanted);
+    m.op(OpKind::gather, {}, {x}, {table});
+    m.op(OpKind::select_rows, {x}, {y});
+    m.plan.outputs.push_back({"y", y});
+    m.finish();
+    const std::vector<float> rows = m.dequantized(table);
+    const std::vector<int32_t> tokens = some_tokens(120);
+    std::vector<float> want;
+    for (const int32_t t : tokens)
+      want.insert(want.end(), rows.begin() + t * 256, rows.begin() + (t + 1) * 256);
+    for (const int threads : {1, 3}) {
+      for (const size_t pass : {120, 50, 1}) {
+        Prepared p(m, threads, {256, 256});
+        expect_bits(p.run(nullptr, tokens, pass), want, std::string(quant::type_info(type).name));
+      }
+    }
+    Prepared p(m, 1);
+    EXPECT_LE(p.executor->packed_bytes(), 64u);
+    const std::vector<int32_t> outside = {kTokens};
+    const Segment s{nullptr, 0, outside, {}};
+    EXPECT_FALSE(p.executor->run(*p.workspace, {&s, 1}));
+  }
+}
+
+TEST(Suppress, ListedColumnsAreMinusInfinityAndOthersAreUntouched) {
+  TestModel m;
+  const TensorId table = m.matrix(TensorType::F32, kTokens, 40000);
+  const ValueId x = m.value({40000}), wanted = m.value({40000}, RowSet::kWanted),
+                y = m.value({40000}, RowSet::kWanted);
+  m.op(OpKind::embed, {}, {x}, {table});
+  m.op(OpKind::select_rows, {x}, {wanted});
+  Attributes attr;
+  attr.tokens = 1;
+  m.plan.token_lists = {{5}, {0, 17, 39999, 17}};
+  m.op(OpKind::suppress, {wanted}, {y}, {}, attr);
+  m.plan.outputs.push_back({"y", y});
+  m.finish();
+  const std::vector<float> rows = m.dequantized(table);
+  const std::vector<int32_t> tokens = some_tokens(7);
+  std::vector<float> want;
+  for (const int32_t t : tokens) {
+    want.insert(want.end(), rows.begin() + t * 40000, rows.begin() + (t + 1) * 40000);
+    for (const int32_t c : m.plan.token_lists[1])
+      *(want.end() - 40000 + c) = -std::numeric_limits<float>::infinity();
+  }
+  for (const int threads : {1, 3}) {
+    for (const size_t pass : {7, 1}) {
+      Prepared p(m, threads);
+      expect_bits(p.run(nullptr, tokens, pass), want, std::to_string(threads) + " threads");
+    }
+  }
 }
 
 // ---------------------------------------------------------------- products

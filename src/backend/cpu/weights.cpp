@@ -129,6 +129,11 @@ Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& fi
   for (TensorId id : roles[WeightRole::kGathered]) {
     CULET_TRY_VOID(check_bytes(file.tensors()[static_cast<size_t>(id)]));
   }
+  for (const plan::Op& op : plan.ops) {
+    if (op.kind != OpKind::gather) continue;
+    const format::TensorInfo& table = file.tensors()[static_cast<size_t>(op.weights[0])];
+    file.read_sparsely({table.data, table.bytes});
+  }
   for (TensorId id : roles[WeightRole::kVector]) CULET_TRY_VOID(weights.convert(id, file));
   if (!repack) {
     CULET_TRY_VOID(weights.leave_mapped(roles[WeightRole::kProduct], file));

@@ -4,9 +4,10 @@
 //              pages are then given back, so the resident size stays near the file's. Or, without
 //              repacking, left in the file's mapping, which other processes share; products then
 //              pack a few outputs at a time, to the same bits.
-//   gathered   (embed): read row by row from the file's mapping, never copied. A tied embedding is
-//              both: repacked for its products, and of its mapping only the rows that are asked
-//              for.
+//   gathered   (embed, gather): read row by row from the file's mapping, never copied. A tied
+//              embedding is both: repacked for its products, and of its mapping only the rows that
+//              are asked for. Around the rows of gather, whose table may be as large as all the
+//              rest, nothing is read ahead.
 //   vectors    (norm weights, biases, factors, arithmetic operands): converted once to float32.
 // Immutable after load().
 #pragma once
