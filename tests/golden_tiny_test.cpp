@@ -13,9 +13,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <random>
+#include <unistd.h>
 
 namespace culet::test {
 namespace {
@@ -95,8 +99,15 @@ TEST_P(Reference, RewindForgets) {
   const auto then = rewind["then"].get<std::vector<Token>>();
   const auto one = session(model_, KvType::kF32);
   append_rows(*one, tokens_);
-  ASSERT_TRUE(one->rewind(keep));
-  EXPECT_TRUE(one->logits().empty());
+  const bool cut = one->rewind(keep);
+  EXPECT_EQ(cut, GetParam() != std::string("lfm2"));  // a state cannot go back: says so
+  if (!cut) {
+    EXPECT_EQ(one->length(), static_cast<int64_t>(tokens_.size()));
+    one->clear();
+    expect_ok(one->append(std::span(tokens_).first(static_cast<size_t>(keep))));
+  } else {
+    EXPECT_TRUE(one->logits().empty());
+  }
   EXPECT_EQ(static_cast<int64_t>(one->tokens().size()), keep);
   const Rows rows = append_rows(*one, then);
   for (size_t i = 0; i < rewind["positions"].size(); ++i) {
@@ -127,7 +138,7 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Reference,
                          testing::Values("llama", "llama3-rope", "qwen2", "qwen3", "gemma3",
-                                         "gemma3-linear", "gemma4-dense", "gemma4-e"),
+                                         "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2"),
                          test_name);
 
 // ---------------------------------------------------------------- int8 against the reference
@@ -173,6 +184,45 @@ TEST(Int8, EveryTensorTypeStaysNearItsReference) {
 
 // ---------------------------------------------------------------- the same bits
 
+// ---------------------------------------------------------------- tokens that may not come
+
+TEST(Suppressed, TokensNeverComeAndTheOthersAreAsTheyWere) {
+  const json expected = read_json(file_of("gemma4-dense/expected.json"));
+  const auto tokens = expected["tokens"].get<std::vector<Token>>();
+  const auto free = load(file_of("gemma4-dense/model.gguf"), precise_options());
+  const Rows rows = append_rows(*session(free), tokens);
+  const Token banned[] = {best(rows.back()), 7};
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("culet-suppressed-" + std::to_string(getpid())))
+          .string();
+  add_metadata(file_of("gemma4-dense/model.gguf"), path, "tokenizer.ggml.suppress_tokens",
+               {banned[0], banned[1]});
+  const auto model = load(path, precise_options());
+  std::filesystem::remove(path);
+  const auto one = session(model);
+  Rows without = append_rows(*one, tokens);
+  ASSERT_EQ(without.size(), rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (const Token id : banned) {
+      EXPECT_EQ(without[i][static_cast<size_t>(id)], -std::numeric_limits<float>::infinity());
+      const auto probability = logprob(*model, without[i], id);
+      ASSERT_TRUE(probability) << probability.error().message;
+      EXPECT_EQ(*probability, -std::numeric_limits<double>::infinity());
+    }
+    const auto all = distribution(*model, without[i], 512);
+    ASSERT_TRUE(all) << all.error().message;
+    EXPECT_TRUE(all->entropy > 0 && std::isfinite(all->entropy));
+    EXPECT_EQ(all->top.size(), 510u);
+    double sum = 0;
+    for (const Candidate& c : all->top) sum += std::exp(static_cast<double>(c.logprob));
+    EXPECT_NEAR(sum, 1, 1e-5);
+    for (const Token id : banned)
+      without[i][static_cast<size_t>(id)] = rows[i][static_cast<size_t>(id)];
+  }
+  EXPECT_EQ(first_difference(rows, without), "");
+  EXPECT_NE(best(one->logits()), banned[0]);
+}
+
 // Longer than a block, a window and a pass, so that every border is crossed somewhere.
 std::vector<Token> long_tokens(const json& expected) {
   const auto once = expected["tokens"].get<std::vector<Token>>();
@@ -198,7 +248,7 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const std::string name : {"llama/model-q8_0", "qwen2/model-q8_0", "gemma3/model-q8_0",
-                                 "gemma4-e/model-q8_0", "gemma4-dense/model"}) {
+                                 "gemma4-e/model-q8_0", "gemma4-dense/model", "lfm2/model"}) {
     const std::string folder = name.substr(0, name.find('/'));
     list.push_back(
         {file_of(name + ".gguf"), long_tokens(read_json(file_of(folder + "/expected.json")))});
@@ -235,6 +285,26 @@ TEST_P(SameBits, InstructionSetsAndFusion) {
       expect_same(c, options, isa + ", fused");
       options.repack = false;
       expect_same(c, options, isa + ", fused, not repacked");
+    }
+  }
+}
+
+// Llama's equations with windows and shared caches: tests/arch/shared.
+TEST_P(SameBits, SharedLayers) {
+  const std::string file = file_of("llama/model-q8_0.gguf");
+  const auto tokens = long_tokens(read_json(file_of("llama/expected.json")));
+  ModelOptions options = plain();
+  options.arch_dir = arch_folder("shared");
+  expected_ = rows_of(file, options, KvType::kF16, tokens);
+  EXPECT_NE(first_difference(expected_, rows_of(file, plain(), KvType::kF16, tokens)), "");
+  for (const std::string& isa : usable_sets()) {
+    for (const bool fuse : {false, true}) {
+      for (const int rows : {1, 19, 256}) {
+        ModelOptions other = options;
+        other.threads = 3, other.isa = isa, other.fuse = fuse, other.pass_rows = rows;
+        EXPECT_EQ(first_difference(expected_, rows_of(file, other, KvType::kF16, tokens)), "")
+            << isa << (fuse ? ", fused" : "") << ", passes of " << rows;
+      }
     }
   }
 }

@@ -26,9 +26,11 @@ namespace {
 
 using Tokens = std::vector<Token>;
 
+// FILE, or FILE@FOLDER: read by the architecture files of tests/arch/FOLDER.
 const char* const kModels[] = {
-    "tiny/llama/model-q8_0.gguf", "tiny/qwen2/model-q8_0.gguf", "tiny/gemma3/model-q8_0.gguf",
-    // MODELS
+    "tiny/llama/model-q8_0.gguf",  "tiny/qwen2/model-q8_0.gguf",
+    "tiny/gemma3/model-q8_0.gguf", "tiny/gemma4-e/model-q8_0.gguf",
+    "tiny/lfm2/model.gguf",        "tiny/llama/model-q8_0.gguf@shared",
 };
 
 int64_t from_environment(const char* name, int64_t otherwise) {
@@ -43,7 +45,9 @@ std::shared_ptr<const Model> model_of(const std::string& file, bool precise = fa
     ModelOptions options;
     options.precise = precise;
     options.threads = 2;
-    model = load(golden(file), options);
+    const size_t at = file.find('@');
+    if (at != std::string::npos) options.arch_dir = arch_folder(file.substr(at + 1));
+    model = load(golden(file.substr(0, at)), options);
   }
   return model;
 }

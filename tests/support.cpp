@@ -1,5 +1,7 @@
 #include "support.h"
 
+#include "format/gguf.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 namespace culet::test {
@@ -15,6 +18,10 @@ using nlohmann::json;
 
 std::string golden(const std::string& path) {
   return std::string(CULET_TEST_DATA) + "/golden/" + path;
+}
+
+std::string arch_folder(const std::string& name) {
+  return std::string(CULET_TEST_DATA) + "/arch/" + name;
 }
 
 json read_json(const std::string& path) {
@@ -31,6 +38,39 @@ std::vector<nlohmann::ordered_json> read_json_lines(const std::string& path) {
     if (!line.empty()) lines.push_back(nlohmann::ordered_json::parse(line));
   }
   return lines;
+}
+
+void add_metadata(const std::string& source, const std::string& target, const std::string& key,
+                  const std::vector<int32_t>& values) {
+  constexpr size_t kAlignment = 32, kEntries = 16;  // where the number of entries stands
+  std::ifstream in(source, std::ios::binary);
+  const std::string data((std::istreambuf_iterator<char>(in)), {});
+  const auto file = format::GgufFile::parse(std::as_bytes(std::span(data)), source);
+  if (!file) throw std::runtime_error(file.error().message);
+  const auto tensors = file->tensors();
+  const auto directory = static_cast<size_t>(tensors[0].name.data() - data.data()) - 8;
+  size_t directory_bytes = 0, body = data.size();
+  for (const format::TensorInfo& t : tensors) {
+    directory_bytes += 8 + t.name.size() + 4 + 8 * static_cast<size_t>(t.n_dims) + 4 + 8;
+    body = std::min(body, static_cast<size_t>(reinterpret_cast<const char*>(t.data) - data.data()));
+  }
+  std::string out = data.substr(0, directory);
+  const auto put = [&out](auto value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  uint64_t entries = 0;
+  std::memcpy(&entries, data.data() + kEntries, sizeof entries);
+  ++entries;
+  std::memcpy(out.data() + kEntries, &entries, sizeof entries);
+  put(uint64_t{key.size()});
+  out += key;
+  put(uint32_t{9});  // an array
+  put(uint32_t{5});  // of int32
+  put(uint64_t{values.size()});
+  for (const int32_t value : values) put(value);
+  out += data.substr(directory, directory_bytes);
+  out.resize((out.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
+  std::ofstream(target, std::ios::binary) << out << data.substr(body);
 }
 
 std::shared_ptr<const Model> load(const std::string& path, const ModelOptions& options) {

@@ -15,12 +15,17 @@
 namespace culet::test {
 
 std::string golden(const std::string& path);        // tests/golden/PATH
+std::string arch_folder(const std::string& name);   // tests/arch/NAME
 nlohmann::json read_json(const std::string& path);  // throws when it is not there
 std::vector<nlohmann::ordered_json> read_json_lines(const std::string& path);
 
 // Throws with the error's message, so that a test that needs the model fails with it.
 std::shared_ptr<const Model> load(const std::string& path, const ModelOptions& options = {});
 std::unique_ptr<Session> session(std::shared_ptr<const Model> model, KvType kv = KvType::kF16);
+
+// Writes a copy of a model file with one more metadata array of int32.
+void add_metadata(const std::string& source, const std::string& target, const std::string& key,
+                  const std::vector<int32_t>& values);
 
 using Rows = std::vector<std::vector<float>>;  // [position][vocabulary]
 // Appends in the given chunks (empty: all at once) and collects the logits of every token.

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/float_mode.h"
 #include "engine/session_impl.h"
+#include "sample/logprobs.h"
 
 #include <fmt/format.h>
 
@@ -121,7 +122,7 @@ Result<void> Batch::read(Entry* e, std::span<const float> output) {
     int finite = 0;
     model_.loaded().kernels.max_index(logits.data(), static_cast<int64_t>(width), &max, &at,
                                       &finite);
-    if (!finite) {
+    if (!finite && !sample::only_suppressed(logits)) {
       return fail(ErrorCode::kNumeric,
                   fmt::format("the logits after token {} are not finite numbers: the model file is "
                               "damaged or its values overflow; compare with --precise",

@@ -52,7 +52,7 @@ bool has(const std::string& text, const std::string& part) {
 
 TEST(Library, BuiltIn) {
   const ArchLibrary& library = builtin();
-  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3", "gemma4"}) {
+  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3", "gemma4", "lfm2"}) {
     auto found = library.find(name);
     ASSERT_TRUE(found);
     EXPECT_EQ((*found)->origin, "built in");
@@ -60,7 +60,8 @@ TEST(Library, BuiltIn) {
   auto none = library.find("quux");
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kUnsupported);
-  EXPECT_TRUE(has(none.error().message, "gemma3, gemma4, llama, qwen2, qwen3")) << none.error().message;
+  EXPECT_TRUE(has(none.error().message, "gemma3, gemma4, lfm2, llama, qwen2, qwen3"))
+      << none.error().message;
   auto no_folder = ArchLibrary::open("/no/such/folder");
   ASSERT_FALSE(no_folder);
   EXPECT_TRUE(has(no_folder.error().message, "/no/such/folder"));

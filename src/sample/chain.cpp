@@ -7,6 +7,8 @@
 // A draw walks the remaining candidates until the running sum of weights passes u * total.
 #include "sample/chain.h"
 
+#include "sample/logprobs.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -157,12 +159,6 @@ constexpr Step kSteps[] = {
     {"top_p", [](const SamplingOptions& o) { return o.top_p < 1; }, keep_top_p},
     {"min_p", [](const SamplingOptions& o) { return o.min_p > 0; }, keep_min_p},
 };
-
-bool only_suppressed(std::span<const float> logits) {
-  return std::all_of(logits.begin(), logits.end(), [](float x) {
-    return x <= std::numeric_limits<float>::max();  // false for NaN and +infinity
-  });
-}
 
 int32_t draw(State& state, double u) {
   const double target = u * state.total;

@@ -26,6 +26,12 @@ double natural_log(double x) {
   return e * kLn2High + (2 * s + (2 * s * sum + e * kLn2Low));
 }
 
+bool only_suppressed(std::span<const float> logits) {
+  return std::all_of(logits.begin(), logits.end(), [](float x) {
+    return x <= std::numeric_limits<float>::max();  // false for NaN and +infinity
+  });
+}
+
 Result<void> LogProbs::start(std::span<const float> logits) {
   if (logits.empty()) return fail(ErrorCode::kInvalidArgument, "there are no logits");
   logits_ = logits;

@@ -40,6 +40,9 @@ class LogProbs {
   double log_sum_ = 0, entropy_ = 0;  // log_sum_: of exp(x - max)
 };
 
+// Whether every logit that is not finite is -infinity, the mark of a suppressed token.
+bool only_suppressed(std::span<const float> logits);
+
 // log(x) of a positive finite x, within an ulp or two, the same bits everywhere.
 double natural_log(double x);
 

@@ -1,5 +1,5 @@
 // Takes a checked plan and its weights, gives the list of bound ops. Each op's family knows how to
-// bind it (the tables linear_ops, row_ops, attention_ops); this file fills in what all have in
+// bind it (the tables linear_ops, row_ops, ...); this file fills in what all have in
 // common, joins neighboring linear ops of one input, and writes the notes that explain prints.
 #include "backend/cpu/bind.h"
 
@@ -9,7 +9,7 @@ namespace culet::backend {
 namespace {
 
 const OpEntry* find_entry(plan::OpKind kind) {
-  for (std::span<const OpEntry> family : {linear_ops(), row_ops(), attention_ops()}) {
+  for (std::span<const OpEntry> family : {linear_ops(), row_ops(), attention_ops(), memory_ops()}) {
     for (const OpEntry& entry : family) {
       if (entry.kind == kind) return &entry;
     }

@@ -157,7 +157,7 @@ Result<void> Executor::Impl::check(std::span<const Segment> batch) const {
     rows += static_cast<int64_t>(segment.tokens.size());
     wanted += static_cast<int64_t>(segment.wanted.size());
     CULET_CHECK(segment.caches != nullptr ? segment.start == segment.caches->length()
-                                          : plan->caches.empty());
+                                          : plan->caches.empty() && plan->states.empty());
     int32_t last = -1;
     for (int32_t w : segment.wanted) {
       CULET_CHECK(w > last && static_cast<size_t>(w) < segment.tokens.size());

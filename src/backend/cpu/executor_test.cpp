@@ -309,7 +309,7 @@ TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
 TEST(Executor, OpsAndTypesWithoutKernelsAreRefusedByName) {
   base::ThreadPool pool(1);
   const kernels::Kernels kernels = kernel_table();
-  for (OpKind kind : {OpKind::route, OpKind::experts, OpKind::short_conv, OpKind::softmax}) {
+  for (OpKind kind : {OpKind::route, OpKind::experts, OpKind::softmax}) {
     TestModel m;
     const ValueId x = m.value({32}), y = m.value({32});
     m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, 4, 32)});
