@@ -33,9 +33,9 @@ inline std::optional<uint64_t> count_of(const Json& object, const char* key) {
 
 // The array, or an empty one.
 inline const Json& array_of(const Json& object, const char* key) {
-  static const Json empty = Json::array();
+  static const Json kEmpty = Json::array();
   const Json* value = member(object, key);
-  return value && value->is_array() ? *value : empty;
+  return value && value->is_array() ? *value : kEmpty;
 }
 
 }  // namespace culet::resolve

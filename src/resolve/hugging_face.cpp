@@ -56,7 +56,7 @@ std::optional<std::string> newest(const std::string& snapshots,
   std::optional<std::string> out;
   int64_t best = 0;
   for (const std::string& commit : commits) {
-    const auto id = identity_of(snapshots + "/" + commit);
+    const auto id = identity_of(fmt::format("{}/{}", snapshots, commit));
     if (!id || (out && id->mtime_ns < best)) continue;
     best = id->mtime_ns;
     out = commit;
@@ -110,7 +110,7 @@ Result<void> check_parts(const std::string& folder, const std::string& first,
     return fail(ErrorCode::kCorrupt, fmt::format("{}: {} says it has too many parts", what, first));
   }
   for (const std::string& part : parts) {
-    if (is_file(folder + "/" + part)) continue;
+    if (is_file(fmt::format("{}/{}", folder, part))) continue;
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} is in the Hugging Face cache, but {}/{} is missing or leads "
                             "nowhere; download it again",
@@ -122,7 +122,7 @@ Result<void> check_parts(const std::string& folder, const std::string& first,
 void collect_gguf(const std::string& root, const std::string& below, int depth,
                   std::vector<std::string>* problems, std::vector<std::string>* out) {
   constexpr int kDeepest = 4;
-  for (const DirEntry& entry : list_folder(root + "/" + below, problems)) {
+  for (const DirEntry& entry : list_folder(fmt::format("{}/{}", root, below), problems)) {
     const std::string path = below + entry.name;
     if (entry.is_folder && depth < kDeepest) {
       collect_gguf(root, path + "/", depth + 1, problems, out);

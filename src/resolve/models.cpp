@@ -44,6 +44,7 @@ Result<RemovedModel> remove_model(std::string_view name) {
 
 Result<ModelRef> pull_model(std::string_view name, const PullProgressFn& progress) {
   resolve::HttpSettings settings;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): culet never sets variables
   if (const char* file = std::getenv("SSL_CERT_FILE")) settings.ca_file = file;
   return resolve::pull_model(resolve::places_from_environment(), resolve::builtin_catalogue(), name,
                              progress, settings);

@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <unistd.h>
+#include <utility>
 
 namespace culet::resolve {
 namespace {
@@ -64,8 +65,8 @@ std::vector<PulledCommit> pulled_commits(const std::string& repo, const std::str
   std::vector<PulledCommit> out;
   for (const std::string& commit : commits) {
     PulledCommit found{commit, 0, {}};
-    for (const std::string& file : gguf_below(repo + "/" + commit, nullptr)) {
-      const auto source = read_source(repo + "/" + commit + "/" + file);
+    for (const std::string& file : gguf_below(fmt::format("{}/{}", repo, commit), nullptr)) {
+      const auto source = read_source(fmt::format("{}/{}/{}", repo, commit, file));
       if (!source) continue;
       const auto& asked = source->asked;
       if (named != commit && std::find(asked.begin(), asked.end(), wanted) == asked.end()) continue;
@@ -94,7 +95,7 @@ void list_hub_files(const Places& places, std::vector<std::string>* problems,
       const std::string folder = root + "/" + org.name + "/" + repo.name;
       for (const DirEntry& commit : list_folder(folder, problems)) {
         for (const std::string& file : gguf_below(folder + "/" + commit.name, problems)) {
-          const std::string path = folder + "/" + commit.name + "/" + file;
+          const std::string path = fmt::format("{}/{}/{}", folder, commit.name, file);
           const auto source = read_source(path);
           if (!source || !choose_gguf({file}, "", "")) continue;
           const auto& asked = source->asked;
@@ -118,8 +119,9 @@ void list_ollama_files(const Places& places, std::vector<std::string>* problems,
     if (slash == name.npos) continue;
     name[slash] = ':';
     if (const auto parsed = parse_ollama_name(name)) {
-      if (ollama_path(places, *parsed) == root + "/" + file) {
-        out->push_back({to_text(*parsed), root + "/" + file});
+      std::string path = fmt::format("{}/{}", root, file);
+      if (ollama_path(places, *parsed) == path) {
+        out->push_back({to_text(*parsed), std::move(path)});
       }
     }
   }

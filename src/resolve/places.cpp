@@ -67,7 +67,7 @@ Places places_from(const Variables& variables) {
 
 Places places_from_environment() {
   return places_from([](const char* name) {
-    const char* value = std::getenv(name);
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): we never set any
     return std::string(value ? value : "");
   });
 }

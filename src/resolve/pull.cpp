@@ -148,6 +148,7 @@ Result<ModelRef> pull_hub(const Context& context, const HubName& name) {
   const std::string what = name.org + "/" + name.repo;
   CULET_TRY(const HubRevision revision, ask_hub(context, name));
   std::vector<std::string> names;
+  names.reserve(revision.files.size());
   for (const RemoteFile& file : revision.files) names.push_back(file.name);
   CULET_TRY(const std::string first, choose_gguf(names, name.quant, what));
   std::vector<RemoteFile> parts;

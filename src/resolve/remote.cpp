@@ -15,7 +15,9 @@ namespace {
 constexpr int kDepth = 32;
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;
 
-std::string hex_or_nothing(std::string text) { return is_hex(text, 64) ? text : std::string(); }
+std::string hex_or_nothing(const std::string& text) {
+  return is_hex(text, 64) ? text : std::string();
+}
 
 uint64_t bytes_or_nothing(uint64_t bytes) { return bytes <= kMostBytes ? bytes : 0; }
 
