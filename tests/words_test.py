@@ -168,7 +168,7 @@ print("\n".join(words + [""] * (line[-1] in " :=")))' "$1")
         self.assertEqual(self.complete("culet run --see"), ["--seed"])
         self.assertEqual(self.complete("culet score m --kv="),
                          ["f16", "f32", "bf16", "q8_0", "f16-full"])
-        self.assertEqual(self.complete("culet arch check l"), ["llama"])
+        self.assertEqual(self.complete("culet arch check l"), ["lfm2", "llama"])
         self.assertEqual(self.complete("culet run --arch-dir "), ["archs"])
         self.assertEqual(self.complete("culet run --arch-dir=ar"), ["archs"])
 
