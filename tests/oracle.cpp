@@ -1,0 +1,515 @@
+// One pass: which rows of which value are needed, from the wanted logits backwards; then every op
+// forwards over the rows of its output.
+//
+// A rope leaves its value as it was and notes the rotation: R(p) q . R(s) k = R(p - s) q . k, so
+// attention turns the query by the distance, whatever two positions it is the difference of. A
+// value with a noted rotation means nothing to any other op, which fails.
+#include "oracle.h"
+
+#include "quant/tensor_type.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <stdexcept>
+
+namespace culet::test {
+
+using plan::kNone;
+using plan::Op;
+using plan::OpKind;
+using plan::Plan;
+using plan::ValueId;
+
+namespace {
+
+[[noreturn]] void refuse(const Op& op, const std::string& what) {
+  throw std::runtime_error(fmt::format("the oracle does not know {} ({}, line {})", what,
+                                       plan::op_name(op.kind), op.line));
+}
+
+std::vector<double> dequantized(const format::TensorInfo& tensor) {
+  const quant::TypeInfo& type = quant::type_info(tensor.type);
+  const auto dequantize = quant::dequantize_fn(tensor.type);
+  if (dequantize == nullptr)
+    throw std::runtime_error(fmt::format("type {} of tensor {}", type.name, tensor.name));
+  std::vector<float> numbers(tensor.elements());
+  dequantize(tensor.data, static_cast<int64_t>(numbers.size()) / type.block, numbers.data());
+  return {numbers.begin(), numbers.end()};
+}
+
+std::vector<double> transposed(const std::vector<double>& m, size_t columns) {
+  std::vector<double> out(m.size());
+  const size_t rows = m.size() / columns;
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < columns; ++c) out[c * rows + r] = m[r * columns + c];
+  return out;
+}
+
+void unite(std::vector<int64_t>* into, const std::vector<int64_t>& more) {
+  std::vector<int64_t> all;
+  std::set_union(into->begin(), into->end(), more.begin(), more.end(), std::back_inserter(all));
+  *into = std::move(all);
+}
+
+void sort_unique(std::vector<int64_t>* rows) {
+  std::sort(rows->begin(), rows->end());
+  rows->erase(std::unique(rows->begin(), rows->end()), rows->end());
+}
+
+struct Rotation {
+  int32_t rope = kNone;  // kNone: none
+  bool adjacent = false;
+  bool operator==(const Rotation&) const = default;
+};
+
+// Some rows of a value.
+struct Rows64 {
+  std::vector<int64_t> index;  // ascending
+  size_t width = 0;
+  std::vector<double> data;
+  Rotation rotation;
+
+  double* row(size_t i) { return data.data() + i * width; }
+  const double* row(size_t i) const { return data.data() + i * width; }
+  const double* at(int64_t r) const {
+    const auto found = std::lower_bound(index.begin(), index.end(), r);
+    if (found == index.end() || *found != r)
+      throw std::runtime_error("the oracle lost a row that it needs");
+    return row(static_cast<size_t>(found - index.begin()));
+  }
+};
+
+// What rows see in one cache, row numbers from the session's first.
+struct Sight {
+  int64_t pinned = 0;
+  int64_t window = std::numeric_limits<int64_t>::max();
+
+  bool visible(int64_t p, int64_t s) const { return s <= p && (s < pinned || p - s < window); }
+  int64_t distance(int64_t p, int64_t s) const {
+    return s < pinned ? std::min(p, pinned + window - 1) - s : p - s;
+  }
+};
+
+Sight sight_of(const plan::CacheSpec& spec, const std::optional<StreamOptions>& stream) {
+  if (spec.policy == plan::CachePolicy::kWindow) return {0, spec.window};
+  if (spec.policy == plan::CachePolicy::kGlobal && stream) return {stream->pinned, stream->window};
+  return {};
+}
+
+double activation(OpKind kind, double x) {
+  switch (kind) {
+    case OpKind::silu:
+      return x / (1 + std::exp(-x));
+    case OpKind::gelu:
+      return 0.5 * x *
+             (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case OpKind::gelu_erf:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case OpKind::relu:
+      return std::max(x, 0.0);
+    case OpKind::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    default:
+      return std::tanh(x);
+  }
+}
+
+double combine(plan::Arithmetic how, double a, double b) {
+  switch (how) {
+    case plan::Arithmetic::kAdd:
+      return a + b;
+    case plan::Arithmetic::kSub:
+      return a - b;
+    case plan::Arithmetic::kMul:
+      return a * b;
+    case plan::Arithmetic::kDiv:
+      return a / b;
+  }
+  return 0;
+}
+
+}  // namespace
+
+class Pass {
+ public:
+  Pass(const Oracle& oracle, std::span<const Token> tokens,
+       const std::optional<StreamOptions>& stream)
+      : oracle_(oracle), plan_(oracle.compiled_.plan), tokens_(tokens) {
+    for (const plan::CacheSpec& spec : plan_.caches) sights_.push_back(sight_of(spec, stream));
+  }
+
+  DoubleRows run(std::span<const int64_t> rows) {
+    find_needed(rows);
+    for (const Op& op : plan_.ops) compute(op);
+    const Rows64& logits = values_[static_cast<size_t>(plan_.output("logits"))];
+    DoubleRows out;
+    for (const int64_t r : rows) out.emplace_back(logits.at(r), logits.at(r) + logits.width);
+    return out;
+  }
+
+ private:
+  using Set = std::vector<int64_t>;  // ascending
+
+  size_t last(ValueId v) const {
+    const plan::Value& value = plan_.values[static_cast<size_t>(v)];
+    return static_cast<size_t>(value.dims[static_cast<size_t>(value.rank - 1)]);
+  }
+  const std::vector<double>& weight(const Op& op, size_t i) const {
+    static const std::vector<double> kAbsent;
+    if (i >= op.weights.size() || op.weights[i] == kNone) return kAbsent;
+    return oracle_.tensors_.at(static_cast<size_t>(op.weights[i]));
+  }
+  Rows64& value(ValueId v) { return values_[static_cast<size_t>(v)]; }
+  // An operand that is what it seems: nothing is left to rotate.
+  const Rows64& plain(const Op& op, size_t i) {
+    if (value(op.in[i]).rotation.rope != kNone) refuse(op, "rotated values as an operand");
+    return value(op.in[i]);
+  }
+
+  // ---- which rows
+
+  void find_needed(std::span<const int64_t> rows) {
+    std::vector<Set> needed(plan_.values.size()), keys(plan_.caches.size());
+    needed[static_cast<size_t>(plan_.output("logits"))] = {rows.begin(), rows.end()};
+    for (size_t k = plan_.ops.size(); k-- > 0;) need(plan_.ops[k], &needed, &keys);
+    for (size_t v = 0; v < needed.size(); ++v) {
+      Rows64 made{std::move(needed[v]), static_cast<size_t>(plan_.values[v].width), {}, {}};
+      made.data.resize(made.index.size() * made.width);
+      values_.push_back(std::move(made));
+    }
+  }
+
+  void need(const Op& op, std::vector<Set>* needed, std::vector<Set>* keys) const {
+    Set rows;
+    if (op.kind == OpKind::append) rows = (*keys)[static_cast<size_t>(op.attr.cache)];
+    for (const ValueId out : op.out) unite(&rows, (*needed)[static_cast<size_t>(out)]);
+    if (op.kind == OpKind::attend) {
+      if (op.attr.cache == kNone) refuse(op, "attention without a cache");
+      const auto c = static_cast<size_t>(op.attr.cache);
+      unite(&(*keys)[c], visible_to(sights_[c], rows));
+      unite(&(*needed)[static_cast<size_t>(op.in[0])], rows);
+      return;
+    }
+    if (op.kind == OpKind::short_conv)
+      rows = with_rows_before(rows, plan_.states.at(static_cast<size_t>(op.attr.state)).rows);
+    for (const ValueId in : op.in) unite(&(*needed)[static_cast<size_t>(in)], rows);
+  }
+
+  // The window backwards until a key is not seen, then the pinned ones.
+  static Set visible_to(const Sight& sight, const Set& rows) {
+    Set keys;
+    for (const int64_t p : rows) {
+      int64_t s = p;
+      for (; s >= 0 && sight.visible(p, s); --s) keys.push_back(s);
+      for (int64_t pinned = 0; pinned < s && sight.visible(p, pinned); ++pinned)
+        keys.push_back(pinned);
+    }
+    sort_unique(&keys);
+    return keys;
+  }
+
+  static Set with_rows_before(const Set& rows, int64_t count) {
+    Set all;
+    for (const int64_t p : rows)
+      for (int64_t s = std::max<int64_t>(0, p - count); s <= p; ++s) all.push_back(s);
+    sort_unique(&all);
+    return all;
+  }
+
+  // ---- ops
+
+  void compute(const Op& op) {
+    switch (op.kind) {
+      case OpKind::embed:
+      case OpKind::gather:
+        return embed(op);
+      case OpKind::linear:
+        return linear(op);
+      case OpKind::rms_norm:
+        return rms_norm(op);
+      case OpKind::rope:
+        return rope(op);
+      case OpKind::append:
+        return append(op);
+      case OpKind::attend:
+        return attend(op);
+      case OpKind::arithmetic:
+        return arithmetic(op);
+      case OpKind::silu:
+      case OpKind::gelu:
+      case OpKind::gelu_erf:
+      case OpKind::relu:
+      case OpKind::sigmoid:
+      case OpKind::tanh:
+        return map(op, [&op](double x) { return activation(op.kind, x); });
+      case OpKind::softcap:
+        return map(op, [c = op.attr.scalar](double x) { return c * std::tanh(x / c); });
+      case OpKind::split:
+        return split(op);
+      case OpKind::slice:
+      case OpKind::view_layer:
+        return columns(op, op.out[0], static_cast<size_t>(op.attr.first));
+      case OpKind::select_rows:
+        columns(op, op.out[0], 0);
+        value(op.out[0]).rotation = value(op.in[0]).rotation;
+        return;
+      case OpKind::short_conv:
+        return short_conv(op);
+      default:
+        refuse(op, "this operation");
+    }
+  }
+
+  void embed(const Op& op) {
+    if (op.attr.by_position || op.attr.by_type) refuse(op, "rows picked by position or type");
+    Rows64& out = value(op.out[0]);
+    const std::vector<double>& table = weight(op, 0);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const auto token = static_cast<size_t>(tokens_[static_cast<size_t>(out.index[i])]);
+      std::copy_n(table.begin() + static_cast<std::ptrdiff_t>(token * out.width), out.width,
+                  out.row(i));
+    }
+  }
+
+  void linear(const Op& op) {
+    const Rows64& in = plain(op, 0);
+    Rows64& out = value(op.out[0]);
+    const std::vector<double>& w = oracle_.matrices_.at(static_cast<size_t>(op.weights[0]));
+    const std::vector<double>& bias = weight(op, 1);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const double* x = in.at(out.index[i]);
+      double* y = out.row(i);
+      if (!bias.empty()) std::copy(bias.begin(), bias.end(), y);
+      for (size_t k = 0; k < in.width; ++k) {
+        const double* column = w.data() + k * out.width;
+        for (size_t o = 0; o < out.width; ++o) y[o] += x[k] * column[o];
+      }
+    }
+  }
+
+  void rms_norm(const Op& op) {
+    const Rows64& in = plain(op, 0);
+    Rows64& out = value(op.out[0]);
+    const std::vector<double>& w = weight(op, 0);
+    const size_t n = last(op.in[0]);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      for (size_t first = 0; first < in.width; first += n) {
+        const double* x = in.at(out.index[i]) + first;
+        double* y = out.row(i) + first;
+        double sum = 0;
+        for (size_t j = 0; j < n; ++j) sum += x[j] * x[j];
+        const double by = 1 / std::sqrt(sum / static_cast<double>(n) + op.attr.eps);
+        for (size_t j = 0; j < n; ++j) y[j] = x[j] * by * (w.empty() ? 1 : w[j]);
+      }
+    }
+  }
+
+  void rope(const Op& op) {
+    if (op.attr.rope_pinned && !value(op.out[0]).index.empty())
+      refuse(op, "who reads the engine's second query");
+    columns(op, op.out[0], 0);
+    value(op.out[0]).rotation = {op.attr.rope, op.attr.rope_adjacent};
+  }
+
+  void append(const Op& op) {
+    const auto c = static_cast<size_t>(op.attr.cache);
+    keys_.resize(plan_.caches.size());
+    values_of_keys_.resize(plan_.caches.size());
+    plain(op, 1);
+    keys_[c] = op.in[0], values_of_keys_[c] = op.in[1];
+  }
+
+  // ---- attention
+
+  // Cosine and sine of a distance, [dims / 2] each.
+  const double* angles(int32_t rope, int64_t distance) {
+    const plan::RopeSpec& spec = plan_.ropes[static_cast<size_t>(rope)];
+    const auto half = static_cast<size_t>(spec.dims / 2);
+    tables_.resize(plan_.ropes.size());
+    std::vector<double>& table = tables_[static_cast<size_t>(rope)];
+    for (size_t d = table.size() / (2 * half); d <= static_cast<size_t>(distance); ++d) {
+      std::vector<double> sines;
+      for (size_t i = 0; i < half; ++i) {
+        double theta = std::pow(spec.base, -2.0 * static_cast<double>(i) / spec.dims) * spec.scale;
+        if (spec.factors != kNone) theta /= oracle_.tensors_[static_cast<size_t>(spec.factors)][i];
+        table.push_back(std::cos(static_cast<double>(d) * theta));
+        sines.push_back(std::sin(static_cast<double>(d) * theta));
+      }
+      table.insert(table.end(), sines.begin(), sines.end());
+    }
+    return table.data() + static_cast<size_t>(distance) * 2 * half;
+  }
+
+  // The product of a key and the query turned by their distance.
+  double score(const Rotation& rotation, int64_t distance, const double* q, const double* k,
+               size_t width) {
+    if (rotation.rope == kNone) {
+      double dot = 0;
+      for (size_t j = 0; j < width; ++j) dot += q[j] * k[j];
+      return dot;
+    }
+    const plan::RopeSpec& spec = plan_.ropes[static_cast<size_t>(rotation.rope)];
+    const auto dims = static_cast<size_t>(spec.dims);
+    const double* turn = angles(rotation.rope, distance);
+    double dot = 0, rest = 0;
+    for (size_t i = 0; i < dims / 2; ++i) {
+      const size_t a = rotation.adjacent ? 2 * i : i, b = rotation.adjacent ? a + 1 : i + dims / 2;
+      const double c = turn[i], s = turn[dims / 2 + i];
+      dot += (q[a] * c - q[b] * s) * k[a] + (q[a] * s + q[b] * c) * k[b];
+    }
+    for (size_t j = dims; j < width; ++j) rest += q[j] * k[j];
+    return dot * spec.attn_factor * spec.attn_factor + rest;
+  }
+
+  void attend(const Op& op) {
+    const auto c = static_cast<size_t>(op.attr.cache);
+    if (op.attr.mask != plan::Mask::kCausal || plan_.caches[c].target != kNone)
+      refuse(op, "this attention");
+    const Rows64 &q = value(op.in[0]), &k = value(keys_.at(c)), &v = value(values_of_keys_.at(c));
+    if (q.rotation != k.rotation) refuse(op, "queries and keys that are rotated differently");
+    Rows64& out = value(op.out[0]);
+    const size_t heads = static_cast<size_t>(op.attr.heads),
+                 shared = heads / static_cast<size_t>(op.attr.kv_heads),
+                 dim = static_cast<size_t>(op.attr.head_dim),
+                 value_dim = static_cast<size_t>(op.attr.value_dim);
+    std::vector<double> scores;
+    std::vector<int64_t> seen;
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const int64_t p = out.index[i];
+      seen.clear();
+      for (const int64_t s : k.index)
+        if (sights_[c].visible(p, s)) seen.push_back(s);
+      for (size_t h = 0; h < heads; ++h) {
+        scores.clear();
+        for (const int64_t s : seen) {
+          double x = score(q.rotation, sights_[c].distance(p, s), q.at(p) + h * dim,
+                           k.at(s) + h / shared * dim, dim) *
+                     op.attr.scale;
+          if (op.attr.softcap > 0) x = op.attr.softcap * std::tanh(x / op.attr.softcap);
+          scores.push_back(x);
+        }
+        const double max = *std::max_element(scores.begin(), scores.end());
+        double sum = 0;
+        for (double& x : scores) sum += x = std::exp(x - max);
+        double* y = out.row(i) + h * value_dim;
+        for (size_t s = 0; s < seen.size(); ++s) {
+          const double* row = v.at(seen[s]) + h / shared * value_dim;
+          for (size_t j = 0; j < value_dim; ++j) y[j] += scores[s] / sum * row[j];
+        }
+      }
+    }
+  }
+
+  // ---- element by element
+
+  template <class F>
+  void map(const Op& op, F&& function) {
+    const Rows64& in = plain(op, 0);
+    Rows64& out = value(op.out[0]);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const double* x = in.at(out.index[i]);
+      std::transform(x, x + in.width, out.row(i), function);
+    }
+  }
+
+  void arithmetic(const Op& op) {
+    const auto how = op.attr.arithmetic;
+    if (op.in.size() == 1 && op.weights.empty()) {
+      return map(op, [&](double x) {
+        return op.attr.scalar_first ? combine(how, op.attr.scalar, x)
+                                    : combine(how, x, op.attr.scalar);
+      });
+    }
+    const Rows64& a = plain(op, 0);
+    Rows64& out = value(op.out[0]);
+    const Rows64* b = op.in.size() == 2 ? &plain(op, 1) : nullptr;
+    if (b != nullptr && b->width != a.width) refuse(op, "two values of different widths");
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const double* x = a.at(out.index[i]);
+      const double* y = b != nullptr ? b->at(out.index[i]) : weight(op, 0).data();
+      const size_t n = b != nullptr ? b->width : weight(op, 0).size();
+      for (size_t j = 0; j < a.width; ++j) out.row(i)[j] = combine(how, x[j], y[j % n]);
+    }
+  }
+
+  // ---- copies
+
+  // Numbers [first, first + width) of the operand's row.
+  void columns(const Op& op, ValueId to, size_t first) {
+    const Rows64& in = value(op.in[0]);
+    if (op.kind != OpKind::select_rows) plain(op, 0);
+    Rows64& out = value(to);
+    for (size_t i = 0; i < out.index.size(); ++i)
+      std::copy_n(in.at(out.index[i]) + first, out.width, out.row(i));
+  }
+
+  void split(const Op& op) {
+    size_t first = 0;
+    for (const ValueId out : op.out) {
+      columns(op, out, first);
+      first += value(out).width;
+    }
+  }
+
+  // y[p] = sum over t of w[t] * x[p - (taps - 1) + t]; nothing is before the first row.
+  void short_conv(const Op& op) {
+    const Rows64& in = plain(op, 0);
+    Rows64& out = value(op.out[0]);
+    const std::vector<double>& w = weight(op, 0);
+    const auto taps = static_cast<int64_t>(w.size() / in.width);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      for (int64_t t = 0; t < taps; ++t) {
+        const int64_t s = out.index[i] - (taps - 1) + t;
+        if (s < 0) continue;
+        const double* x = in.at(s);
+        for (size_t j = 0; j < in.width; ++j)
+          out.row(i)[j] += w[j * static_cast<size_t>(taps) + static_cast<size_t>(t)] * x[j];
+      }
+    }
+  }
+
+  const Oracle& oracle_;
+  const Plan& plan_;
+  std::span<const Token> tokens_;
+  std::vector<Sight> sights_;                   // [cache]
+  std::vector<Rows64> values_;                  // [value]
+  std::vector<ValueId> keys_, values_of_keys_;  // [cache]
+  std::vector<std::vector<double>> tables_;     // [rope]
+};
+
+Oracle::Oracle(const std::string& path, const std::string& arch_dir) {
+  const auto get = [](auto result) {
+    if (!result) throw std::runtime_error(result.error().message);
+    return *std::move(result);
+  };
+  file_ = get(format::GgufFile::open(path));
+  const plan::ArchLibrary library = get(plan::ArchLibrary::open(arch_dir));
+  compiled_ = get(plan::compile(library, file_, {.precise = true, .fuse = false}));
+  for (const format::TensorInfo& tensor : file_.tensors()) tensors_.push_back(dequantized(tensor));
+  matrices_.resize(tensors_.size());
+  for (const Op& op : compiled_.plan.ops) {
+    if (op.kind != OpKind::linear) continue;
+    const auto t = static_cast<size_t>(op.weights[0]);
+    matrices_[t] = transposed(tensors_[t], file_.tensors()[t].dims[0]);
+  }
+}
+
+DoubleRows Oracle::logits(std::span<const Token> tokens, std::span<const int64_t> rows,
+                          const std::optional<StreamOptions>& stream) const {
+  return Pass(*this, tokens, stream).run(rows);
+}
+
+DoubleRows Oracle::logits(std::span<const Token> tokens,
+                          const std::optional<StreamOptions>& stream) const {
+  std::vector<int64_t> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  return logits(tokens, rows, stream);
+}
+
+}  // namespace culet::test

@@ -1,0 +1,47 @@
+// What a model computes, by definition: an interpreter of its plan in float64, one row at a time.
+//
+// It shares with the engine the compiled plan (precise, unfused) and the dequantized numbers of the
+// file, and nothing else: no kernels, no cache, no passes. The whole input is one timeline from row
+// 0; what a row sees in a layer is one predicate of two row numbers, and a query is turned by its
+// distance to each key it meets, so the second query that the engine makes for pinned keys has no
+// part in it.
+#pragma once
+
+#include "culet/engine.h"
+#include "format/gguf.h"
+#include "plan/compile.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace culet::test {
+
+using DoubleRows = std::vector<std::vector<double>>;
+
+class Oracle {
+ public:
+  // Throws std::runtime_error: the file cannot be read or compiled.
+  explicit Oracle(const std::string& path, const std::string& arch_dir = "");
+
+  // Logits of these rows (ascending) when the input is `tokens`. Rows of the input that none of
+  // them depends on are not computed. Throws std::runtime_error for an operation, or a use of one,
+  // that it does not know.
+  DoubleRows logits(std::span<const Token> tokens, std::span<const int64_t> rows,
+                    const std::optional<StreamOptions>& stream = {}) const;
+  // Of every row.
+  DoubleRows logits(std::span<const Token> tokens,
+                    const std::optional<StreamOptions>& stream = {}) const;
+
+ private:
+  friend class Pass;
+
+  format::GgufFile file_;
+  plan::Compiled compiled_;
+  std::vector<std::vector<double>> tensors_;   // [tensor]
+  std::vector<std::vector<double>> matrices_;  // [tensor] of products, transposed: [in][out]
+};
+
+}  // namespace culet::test
