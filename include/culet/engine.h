@@ -92,6 +92,9 @@ struct Message {
 };
 struct ChatOptions {
   bool add_generation_prompt = true;
+  // Renders only what follows an answer that a session already holds: how the template ends an
+  // answer, then the messages. kUnsupported for a template that does not show answers as they are.
+  bool after_answer = false;
   // Object merged into the template's variables: tools, flags; "" = none. It may not name what
   // comes from elsewhere: messages, add_generation_prompt, bos_token, eos_token.
   std::string extra_json{};
@@ -111,6 +114,11 @@ class Model {
 
   virtual Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
                                               bool parse_special) const = 0;
+  // The same for a text that comes bit by bit: only the first part gets what the file wants at the
+  // start of a text, no part what it wants at the end. Tokens do not reach over the border of two
+  // parts; behind a line's end, before a line that does not begin with white space, they do not
+  // anyway.
+  virtual Result<std::vector<Token>> tokenize_part(std::string_view text, bool first) const = 0;
   virtual std::string detokenize(std::span<const Token> ids, bool special) const = 0;
   virtual std::string piece(Token id, bool special) const = 0;
   virtual bool is_end_of_generation(Token id) const = 0;

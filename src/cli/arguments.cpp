@@ -51,6 +51,8 @@ constexpr std::string_view kRunFooter =
     "  culet run model.gguf --system \"Answer in one word.\" \"Capital of France?\" --temp 0\n"
     "  culet run model.gguf --raw \"Once upon a time\" -n 100 --seed 7\n"
     "  culet run model.gguf --jsonl \"Hello\" | jq -r 'select(.event==\"text\").text'\n"
+    "  culet run model.gguf \"Hello\" --save talk && culet run model.gguf \"And then?\" --resume "
+    "talk\n"
     "  git diff | culet run model.gguf -q --ctx 8192";
 
 constexpr std::string_view kTokenizeFooter =
@@ -65,9 +67,14 @@ constexpr std::string_view kScoreFooter =
     "describe the\n"
     "distribution that predicted this token (null for the first); nats, from raw logits. The last "
     "line\n"
-    "is {tokens, mean_nll, perplexity, next}; next is the distribution after the last token.\n"
+    "is {tokens, mean_nll, perplexity, next}; next is the distribution after the last token. With\n"
+    "--stream the text may have any length, or never end: it is read and scored as it comes, and\n"
+    "the last line says how many tokens are evicted.\n"
     "\nExamples:\n"
     "  culet score model.gguf book.txt | tail -1\n"
+    "  tail -f log.txt | culet score model.gguf --stream --top 0\n"
+    "  culet score model.gguf --stream part1.txt --save day1 && culet score model.gguf --stream "
+    "part2.txt --resume day1\n"
     "  echo -n \"The sky is blue\" | culet score model.gguf --top 3\n"
     "  echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32";
 
@@ -197,6 +204,38 @@ void add_kv(CLI::App* command, KvTypes* kv) {
       ->type_name(kKvNames);
 }
 
+// --ctx, --kv and, for sessions that may have no end, --stream with what belongs to it.
+void add_memory(CLI::App* command, MemoryArguments* memory, const std::string& context) {
+  command->add_option("--ctx", memory->context, context)
+      ->check(number_in(1, 1e15, "a number of tokens"));
+  add_kv(command, &memory->kv);
+  CLI::Option* stream = command->add_flag(
+      "--stream", memory->stream,
+      "Memory without an end: layers that see everything keep the first tokens and the last ones; "
+      "--ctx is both together");
+  command
+      ->add_option("--sinks", memory->sinks,
+                   "With --stream: first tokens that stay for ever (default 4)")
+      ->needs(stream)
+      ->check(number_in(0, 1e9, "a number of tokens"));
+  command
+      ->add_option("--window", memory->window,
+                   "With --stream: last tokens that stay (default: --ctx less --sinks)")
+      ->needs(stream)
+      ->check(number_in(1, 1e9, "a number of tokens"));
+}
+
+void add_snapshots(CLI::App* command, MemoryArguments* memory) {
+  command
+      ->add_option("--save", memory->save,
+                   "Write the session to FILE in the end, to go on from another day")
+      ->type_name("FILE");
+  command
+      ->add_option("--resume", memory->resume,
+                   "Go on from the session in FILE (same model and options)")
+      ->type_name("FILE");
+}
+
 namespace {
 
 // "ID=B"; B may be -inf.
@@ -290,10 +329,14 @@ CLI::App* add_run(CLI::App* app, RunArguments* run) {
                    "Longest answer in tokens; -1: until the context is full")
       ->capture_default_str()
       ->check(number_in(-1, 1e15, "a number of tokens, or -1"));
+  add_memory(command, &run->memory,
+             "Tokens of context (default: 4096, or what the model has if less)");
+  add_snapshots(command, &run->memory);
   command
-      ->add_option("--ctx", run->context,
-                   "Tokens of context (default: 4096, or what the model has if less)")
-      ->check(number_in(1, 1e15, "a number of tokens"));
+      ->add_flag("--pin-prompt", run->memory.pin_prompt,
+                 "With --stream: the whole prompt stays for ever")
+      ->needs("--stream")
+      ->excludes("--resume");
   add_sampling(command, &run->sampling);
   command
       ->add_option("--stop", run->generate.stop,
@@ -340,7 +383,10 @@ CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
   command->add_option("--top", score->top, "Likeliest tokens to print for each position")
       ->capture_default_str()
       ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
-  add_kv(command, &score->kv);
+  add_memory(command, &score->memory,
+             "Tokens of context (default: those of the text; with --stream 4096, or what the model "
+             "has if less)");
+  add_snapshots(command, &score->memory);
   command->footer(footer(kScoreFooter));
   return command;
 }
@@ -351,11 +397,8 @@ CLI::App* add_show(CLI::App* app, ShowArguments* show) {
   command->add_flag("--json", show->json, "Print JSON");
   command->add_flag("--sha256", show->sha256,
                     "Compute the sha256 where it is not known: reads the whole file");
-  command
-      ->add_option("--ctx", show->context,
-                   "Tell the memory for this many tokens (default: 4096, or what the model has if "
-                   "less)")
-      ->check(number_in(1, 1e15, "a number of tokens"));
+  add_memory(command, &show->memory,
+             "Tell the memory for this many tokens (default: 4096, or what the model has if less)");
   command->footer(footer(kShowFooter));
   return command;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/kv.h"
+#include "cli/memory.h"
 #include "culet/engine.h"
 
 #include <cstdint>
@@ -34,7 +35,7 @@ struct RunArguments {
   std::optional<std::string> prompt;  // none or "-": standard input
   std::optional<std::string> system;
   bool raw = false, jsonl = false, quiet = false;
-  int64_t context = 0;       // 0: the smaller of 4096 and the model's
+  MemoryArguments memory;
   GenerateOptions generate;  // but its sampling, which is
   SamplingArguments sampling;
 };
@@ -50,7 +51,7 @@ struct ScoreArguments {
   std::optional<std::string> file;  // none or "-": standard input
   bool ids = false, add_special = true;
   int top = 5;
-  KvTypes kv;
+  MemoryArguments memory;
 };
 
 struct ExplainArguments {
@@ -77,7 +78,7 @@ struct ArchArguments {
 struct ShowArguments {
   ModelArguments model;
   bool json = false, sha256 = false;
-  int64_t context = 0;  // 0: the smaller of 4096 and the model's
+  MemoryArguments memory;
 };
 
 struct ListArguments {

@@ -30,6 +30,13 @@ Result<std::string> read_all(int fd, const std::string& name) {
   }
 }
 
+Result<int> open_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  return fail(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+              "cannot open " + path + ": " + std::generic_category().message(errno));
+}
+
 }  // namespace
 
 bool input_is_terminal() { return ::isatty(STDIN_FILENO) != 0; }
@@ -38,14 +45,75 @@ Result<std::string> read_standard_input() { return read_all(STDIN_FILENO, "stand
 
 Result<std::string> read_text_file(const std::string& path) {
   if (path == "-") return read_standard_input();
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    return fail(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-                "cannot open " + path + ": " + std::generic_category().message(errno));
-  }
+  CULET_TRY(const int fd, open_file(path));
   auto text = read_all(fd, path);
   ::close(fd);
   return text;
+}
+
+// ---------------------------------------------------------------- pieces
+
+namespace {
+
+constexpr size_t kLongLine = size_t{1} << 20;
+
+bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+
+}  // namespace
+
+Result<TextPieces> TextPieces::open(const std::string& path) {
+  if (path == "-") return TextPieces(STDIN_FILENO, "standard input");
+  CULET_TRY(const int fd, open_file(path));
+  return TextPieces(fd, path);
+}
+
+TextPieces::~TextPieces() {
+  if (fd_ > STDIN_FILENO) ::close(fd_);
+}
+
+// White space beyond ASCII may begin a line, too; such a line is kept with the one before.
+size_t TextPieces::border() const {
+  for (size_t i = text_.size(); i-- > 1;) {
+    if (text_[i - 1] == '\n' && is_ascii(text_[i]) && !is_white(text_[i])) return i;
+  }
+  if (text_.size() < kLongLine) return 0;
+  for (size_t i = text_.size(); i-- > 1;) {
+    if (text_[i] == ' ' && !is_white(text_[i - 1])) return i;
+  }
+  size_t end = text_.size();
+  while (end > 1 && (static_cast<unsigned char>(text_[end - 1]) & 0xc0) == 0x80) --end;
+  return end - 1;
+}
+
+Result<void> TextPieces::read_more(const InterruptWatch& interrupt) {
+  char buffer[1 << 16];
+  while (!interrupt.interrupted()) {
+    const ssize_t got = ::read(fd_, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      return fail(ErrorCode::kIo,
+                  "cannot read " + name_ + ": " + std::generic_category().message(errno));
+    ended_ = got == 0;
+    text_.append(buffer, static_cast<size_t>(got));
+    return {};
+  }
+  ended_ = true;
+  return {};
+}
+
+Result<std::optional<std::string>> TextPieces::next(const InterruptWatch& interrupt) {
+  while (!ended_) {
+    CULET_TRY_VOID(read_more(interrupt));
+    if (interrupt.interrupted()) return std::nullopt;
+    if (const size_t end = ended_ ? 0 : border(); end > 0) {
+      std::string piece = text_.substr(0, end);
+      text_.erase(0, end);
+      return piece;
+    }
+  }
+  if (text_.empty()) return std::nullopt;
+  return std::exchange(text_, std::string());
 }
 
 Result<std::vector<Token>> parse_ids(const std::string& json) {

@@ -1,10 +1,13 @@
 // Text that a command works on: an argument, a file, or standard input.
 #pragma once
 
+#include "cli/interrupt.h"
 #include "culet/engine.h"
 #include "culet/result.h"
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace culet::cli {
@@ -12,6 +15,33 @@ namespace culet::cli {
 bool input_is_terminal();
 Result<std::string> read_standard_input();
 Result<std::string> read_text_file(const std::string& path);  // "-": standard input
+// A text of any length, piece by piece as it comes: whole lines, cut where no token reaches across
+// (behind a line's end, before a line that does not begin with white space; in a line longer than
+// 1 MiB before a space, else between two characters).
+class TextPieces {
+ public:
+  static Result<TextPieces> open(const std::string& path);  // "-": standard input
+  TextPieces(TextPieces&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {
+    std::swap(text_, other.text_);
+    std::swap(name_, other.name_);
+    ended_ = other.ended_;
+  }
+  TextPieces& operator=(TextPieces&&) = delete;
+  ~TextPieces();
+
+  // Nothing: the text has ended, or Ctrl-C was pressed while waiting for more.
+  Result<std::optional<std::string>> next(const InterruptWatch& interrupt);
+
+ private:
+  TextPieces(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  Result<void> read_more(const InterruptWatch& interrupt);
+  size_t border() const;  // where the text that is there can be cut; 0: nowhere yet
+
+  int fd_;
+  std::string name_, text_;
+  bool ended_ = false;
+};
+
 // A JSON array of integers.
 Result<std::vector<Token>> parse_ids(const std::string& json);
 

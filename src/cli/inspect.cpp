@@ -37,8 +37,23 @@ Json to_json(const std::vector<FileDigest>& parts) {
   return list;
 }
 
+// A session's memory, one kind of layer after the other.
+Json to_json(const ContextMemory& memory) {
+  Json layers = Json::array();
+  for (const LayerMemory& layer : memory.layers) {
+    layers.push_back({{"kind", layer.kind},
+                      {"layers", layer.layers},
+                      {"payload_bytes", layer.payload},
+                      {"allocated_bytes", layer.allocated}});
+  }
+  return {{"layers", layers},
+          {"payload_bytes", memory.payload},
+          {"allocated_bytes", memory.allocated},
+          {"most_bytes", memory.most}};
+}
+
 Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDigest>& files,
-             const SessionOptions& session) {
+             const SessionOptions& session, const ContextMemory& memory) {
   const ModelInfo& info = model.info();
   Json type_bytes = Json::object();
   for (const auto& [name, bytes] : info.tensor_bytes) type_bytes[name] = bytes;
@@ -77,7 +92,8 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
           {"mapped_bytes", info.mapped_bytes},
           {"workspace_bytes", info.workspace_bytes},
           {"context", session.context},
-          {"context_bytes", context_bytes(model, session)},
+          {"context_bytes", memory.most},
+          {"memory", to_json(memory)},
           {"warnings", info.warnings}};
 }
 
@@ -110,9 +126,10 @@ std::string quant_mix(const ModelInfo& info) {
 }
 
 // The memory to run with, part by part; the mapped part is the file's own pages.
-std::string memory_lines(const Model& model, const SessionOptions& session) {
+std::string memory_lines(const Model& model, const SessionOptions& session,
+                         const ContextMemory& memory) {
   const ModelInfo& info = model.info();
-  const uint64_t cache = context_bytes(model, session);
+  const uint64_t cache = memory.most;
   const uint64_t own = info.packed_bytes + info.converted_bytes + info.workspace_bytes + cache;
   std::string text = fmt::format(
       "{:<18}{}\n", "weights",
@@ -120,9 +137,15 @@ std::string memory_lines(const Model& model, const SessionOptions& session) {
                                   mebibytes(info.packed_bytes), mebibytes(info.mapped_bytes))
                     : fmt::format("{} of the file's pages, shared between processes (--no-repack)",
                                   mebibytes(info.mapped_bytes)));
-  text += fmt::format(
-      "{:<18}{} of its own for a context of {} tokens: {} of cache, {} of workspace\n", "memory",
-      mebibytes(own), session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
+  text +=
+      fmt::format("{:<18}{} of its own for {} of {} tokens: {} of cache, {} of workspace\n",
+                  "memory", mebibytes(own), session.stream ? "a stream with a view" : "a context",
+                  session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
+  for (const LayerMemory& layer : memory.layers) {
+    text +=
+        fmt::format("{:<18}{} x {}: {} of keys and values, {} allocated between passes\n", "",
+                    layer.layers, layer.kind, mebibytes(layer.payload), mebibytes(layer.allocated));
+  }
   return text;
 }
 
@@ -135,7 +158,7 @@ std::string usable_sets() {
 }
 
 std::string human(const Model& model, const ModelRef& ref, const std::vector<FileDigest>& files,
-                  const SessionOptions& session) {
+                  const SessionOptions& session, const ContextMemory& memory) {
   const ModelInfo& info = model.info();
   std::string text;
   const auto line = [&](std::string_view name, const std::string& value) {
@@ -166,7 +189,7 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
   line("instruction set", fmt::format("{} (usable here: {})", info.isa, usable_sets()));
   line("threads", fmt::format("{}", info.threads));
   line("arithmetic", info.precise ? "32-bit activations (--precise)" : "8-bit activations");
-  text += memory_lines(model, session);
+  text += memory_lines(model, session, memory);
   for (const std::string& note : ref.notes) line("note", note);
   for (const std::string& warning : info.warnings) line("warning", warning);
   return text;
@@ -198,24 +221,28 @@ Result<int> show_command(const ShowArguments& arguments, Output& out) {
   CULET_TRY(const auto model, load_model(text_only));
   const int64_t trained = model->info().context_length;
   const int64_t most = trained ? trained : INT64_MAX;
-  if (arguments.context > most) {
+  if (arguments.memory.context > most) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--ctx {} is more than the {} tokens the model was trained for",
-                            arguments.context, most));
+                            arguments.memory.context, most));
   }
-  const SessionOptions session{.context = arguments.context ? arguments.context
-                                                            : std::min(most, kDefaultContext)};
+  SessionOptions session = arguments.memory.options();
+  CULET_TRY(const ContextMemory memory, context_memory(*model, session));
+  if (session.stream && session.stream->window > 0)
+    session.context = session.stream->pinned + session.stream->window;
+  else if (session.context == 0)
+    session.context = std::min(most, kDefaultContext);
   std::vector<FileDigest> files;
   if (arguments.sha256) {
     CULET_TRY(files, digests_with_progress(ref));
     ref.sha256 = files.front().sha256;
   }
   if (arguments.json) {
-    out.write(
-        to_json(*model, ref, files, session).dump(2, ' ', false, Json::error_handler_t::replace) +
-        "\n");
+    out.write(to_json(*model, ref, files, session, memory)
+                  .dump(2, ' ', false, Json::error_handler_t::replace) +
+              "\n");
   } else {
-    out.write(printable(human(*model, ref, files, session)));
+    out.write(printable(human(*model, ref, files, session, memory)));
   }
   return kExitOk;
 }

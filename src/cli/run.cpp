@@ -25,6 +25,7 @@ Result<std::string> read_prompt(const RunArguments& arguments) {
 
 Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments& arguments,
                                          const std::string& prompt) {
+  const bool goes_on = !arguments.memory.resume.empty();
   if (arguments.raw || !model.info().has_chat_template) {
     if (arguments.system) {
       return fail(
@@ -33,7 +34,7 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
                       "the prompt",
                       model.info().path));
     }
-    return model.tokenize(prompt, true, false);
+    return goes_on ? model.tokenize_part(prompt, false) : model.tokenize(prompt, true, false);
   }
   if (prompt.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -43,10 +44,13 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
   std::vector<Message> messages;
   if (arguments.system) messages.push_back({"system", *arguments.system});
   messages.push_back({"user", prompt});
-  return model.render_chat(messages, {});
+  ChatOptions options;
+  options.after_answer = goes_on;
+  return model.render_chat(messages, options);
 }
 
-// The context to use; an error names the numbers and the flag before any work is done.
+// The context to use beside `there` tokens of a resumed session; an error names the numbers and the
+// flag before any work is done.
 Result<int64_t> choose_context(const ModelInfo& info, int64_t asked, int64_t prompt,
                                int64_t answer) {
   const int64_t most = info.context_length ? info.context_length : INT64_MAX;
@@ -68,6 +72,17 @@ Result<int64_t> choose_context(const ModelInfo& info, int64_t asked, int64_t pro
               fmt::format("the prompt has {} tokens, but the context holds {} with the answer; use "
                           "--ctx {} (the model can hold {})",
                           prompt, context, useful, most));
+}
+
+// A pinned prompt leaves room for a window.
+Result<void> check_pinned(const ModelInfo& info, const MemoryArguments& memory, int64_t prompt) {
+  const int64_t most = info.context_length ? info.context_length : INT64_MAX;
+  const int64_t context = memory.context ? memory.context : std::min(most, kDefaultContext);
+  if (memory.window || prompt < context) return {};
+  return fail(ErrorCode::kExhausted,
+              fmt::format("--pin-prompt pins {} tokens, but --ctx is {}, which leaves none for the "
+                          "window; use a larger --ctx (the model can hold {})",
+                          prompt, context, most));
 }
 
 // ---------------------------------------------------------------- views of the events
@@ -165,12 +180,22 @@ Result<int> run(const RunArguments& arguments, Output& out) {
   CULET_TRY(const std::string prompt, read_prompt(arguments));
   CULET_TRY(const auto model, load_model(arguments.model, arguments.quiet));
   CULET_TRY(const std::vector<Token> tokens, prompt_tokens(*model, arguments, prompt));
-  CULET_TRY(const int64_t context,
-            choose_context(model->info(), arguments.context, static_cast<int64_t>(tokens.size()),
-                           arguments.generate.max_tokens));
-  CULET_TRY(const auto session, Session::make(model, {.context = context}));
-  if (arguments.jsonl) return answer(*session, tokens, arguments, out, JsonView(out, *model));
-  return answer(*session, tokens, arguments, out, PlainView(out, arguments.quiet));
+  const auto prompted = static_cast<int64_t>(tokens.size());
+  MemoryArguments memory = arguments.memory;
+  if (!memory.stream) {
+    CULET_TRY(memory.context, choose_context(model->info(), memory.context, prompted,
+                                             arguments.generate.max_tokens));
+  } else if (memory.pin_prompt) {
+    CULET_TRY_VOID(check_pinned(model->info(), memory, prompted));
+  }
+  CULET_TRY(const auto session, Session::make(model, memory.options(prompted)));
+  CULET_TRY_VOID(resume(*session, memory, arguments.quiet));
+  CULET_TRY(const int status,
+            arguments.jsonl
+                ? answer(*session, tokens, arguments, out, JsonView(out, *model))
+                : answer(*session, tokens, arguments, out, PlainView(out, arguments.quiet)));
+  CULET_TRY_VOID(save(*session, memory, arguments.quiet));
+  return status;
 }
 
 }  // namespace

@@ -1,13 +1,17 @@
 // culet score: teacher-forced scoring, one JSON line a token.
 //
 // Row i of the logits predicts token i + 1, so the line of a token is printed when the row before
-// it is known; the row of the last token becomes "next" of the closing line.
+// it is known: in the same append, or in the session's logits. The row of the last token becomes
+// "next" of the closing line. Without --stream the text is one append; with it, the text is read
+// and appended a piece at a time, each as long as whole lines that are there.
 #include "cli/commands.h"
 #include "cli/input.h"
+#include "cli/interrupt.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -16,6 +20,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr size_t kAppend = 256;  // tokens of a stream that are appended together, at most
+
 // The shortest decimal of a float is a shorter one than that of the same value as a double.
 double shortest(float x) { return std::stod(fmt::format("{}", x)); }
 
@@ -23,29 +29,29 @@ Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
 class Scorer {
  public:
-  Scorer(const Model& model, std::span<const Token> ids, int top, Output& out)
-      : model_(model), ids_(ids), top_(top), out_(out) {}
+  Scorer(Session& session, int top, Output& out)
+      : session_(session), model_(session.model()), top_(top), out_(out) {}
 
-  Result<void> row(int64_t position, std::span<const float> logits);
-  void last();
+  Result<void> append(std::span<const Token> ids, const Session::Progress& progress);
+  Result<void> finish();
+  int64_t tokens() const { return tokens_; }
 
  private:
   Json top_of(const Distribution& distribution) const;
-  void first();
+  Result<void> predicted(int64_t position, Token id, std::span<const float> logits);
   void print(const Json& value) {
     out_.write(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
-  Json token_line(size_t position) const {
-    const Token id = ids_[position];
+  Json token_line(int64_t position, Token id) const {
     return {{"pos", position}, {"id", id}, {"text", model_.piece(id, true)}};
   }
 
+  Session& session_;
   const Model& model_;
-  std::span<const Token> ids_;
   int top_;
   Output& out_;
   double sum_ = 0;
-  Json next_;
+  int64_t tokens_ = 0, predicted_ = 0;
 };
 
 Json Scorer::top_of(const Distribution& distribution) const {
@@ -58,87 +64,153 @@ Json Scorer::top_of(const Distribution& distribution) const {
   return list;
 }
 
-// Nothing predicted the first token.
-void Scorer::first() {
-  Json line = token_line(0);
-  line.update({{"nll", nullptr}, {"entropy", nullptr}, {"top", nullptr}});
-  print(line);
-}
-
-Result<void> Scorer::row(int64_t position, std::span<const float> logits) {
+Result<void> Scorer::predicted(int64_t position, Token id, std::span<const float> logits) {
   CULET_TRY(const Distribution distribution, distribution(model_, logits, top_));
-  if (position == 0) first();
-  const auto next = static_cast<size_t>(position) + 1;
-  if (next == ids_.size()) {
-    next_ = {{"entropy", distribution.entropy}, {"top", top_of(distribution)}};
-    return {};
-  }
-  CULET_TRY(const double logprob, culet::logprob(model_, logits, ids_[next]));
+  CULET_TRY(const double logprob, culet::logprob(model_, logits, id));
   sum_ -= logprob;
-  Json line = token_line(next);
+  ++predicted_;
+  Json line = token_line(position, id);
   line.update(
       {{"nll", -logprob}, {"entropy", distribution.entropy}, {"top", top_of(distribution)}});
   print(line);
   return {};
 }
 
-void Scorer::last() {
-  const auto predicted = static_cast<double>(ids_.size() - 1);
-  const double mean = sum_ / predicted;  // NaN, hence null, when nothing was predicted
-  print({{"tokens", ids_.size()},
-         {"mean_nll", finite(mean)},
-         {"perplexity", finite(std::exp(mean))},
-         {"next", next_}});
+Result<void> Scorer::append(std::span<const Token> ids, const Session::Progress& progress) {
+  if (ids.empty()) return {};
+  const int64_t first = session_.length();
+  if (!session_.logits().empty()) {
+    CULET_TRY_VOID(predicted(first, ids[0], session_.logits()));
+  } else {  // nothing predicted it
+    Json line = token_line(first, ids[0]);
+    line.update({{"nll", nullptr}, {"entropy", nullptr}, {"top", nullptr}});
+    print(line);
+  }
+  Result<void> result;
+  const auto row = [&](int64_t position, std::span<const float> logits) {
+    const auto next = static_cast<size_t>(position - first) + 1;
+    if (result && next < ids.size()) result = predicted(position + 1, ids[next], logits);
+  };
+  const auto go_on = [&](int64_t done, int64_t all) {
+    return result.has_value() && out_.flush() && (!progress || progress(done, all));
+  };
+  const Result<void> appended = session_.append_each(ids, row, go_on);
+  if (!result) return result;
+  if (out_.failed()) return tl::unexpected(out_.error());
+  if (appended) tokens_ += static_cast<int64_t>(ids.size());
+  return appended;
 }
 
-Result<std::vector<Token>> read_tokens(const ScoreArguments& arguments, const Model& model,
-                                       const std::string& text) {
+Result<void> Scorer::finish() {
+  Json next;
+  if (!session_.logits().empty()) {
+    CULET_TRY(const Distribution distribution, distribution(model_, session_.logits(), top_));
+    next = {{"entropy", distribution.entropy}, {"top", top_of(distribution)}};
+  }
+  const double mean = sum_ / static_cast<double>(predicted_);  // NaN, hence null, for none
+  Json line{{"tokens", tokens_},
+            {"mean_nll", finite(mean)},
+            {"perplexity", finite(std::exp(mean))},
+            {"next", next}};
+  if (session_.options().stream) line["evicted"] = session_.evicted();
+  print(line);
+  return {};
+}
+
+// ---------------------------------------------------------------- a text that has an end
+
+Result<std::vector<Token>> read_tokens(const ScoreArguments& arguments, const Model& model) {
+  CULET_TRY(const std::string text, read_text_file(arguments.file.value_or("-")));
   if (arguments.ids) return parse_ids(text);
+  if (!arguments.memory.resume.empty()) return model.tokenize_part(text, false);
   return model.tokenize(text, arguments.add_special, false);
 }
 
-Result<void> check_length(const ModelInfo& info, size_t tokens) {
+// There is something to score, and the context holds it.
+Result<int64_t> context_for(const ScoreArguments& arguments, const ModelInfo& info, size_t tokens) {
   if (tokens == 0) {
     return fail(ErrorCode::kInvalidArgument,
                 "the input has no tokens, so there is nothing to score");
   }
+  if (arguments.memory.context) return arguments.memory.context;
+  if (!arguments.memory.resume.empty()) return info.context_length;  // 0: the default
   if (info.context_length && tokens > static_cast<size_t>(info.context_length)) {
     return fail(
         ErrorCode::kExhausted,
-        fmt::format("the input has {} tokens, but the model can hold {}; score a shorter part",
+        fmt::format("the input has {} tokens, but the model can hold {}; score a shorter part, or "
+                    "without an end with --stream",
                     tokens, info.context_length));
   }
-  return {};
+  return static_cast<int64_t>(tokens);
 }
 
-Result<void> score(Session& session, std::span<const Token> ids, Scorer& scorer, Output& out) {
+Result<int> score_text(const ScoreArguments& arguments, const std::shared_ptr<const Model>& model,
+                       Output& out) {
+  CULET_TRY(const std::vector<Token> ids, read_tokens(arguments, *model));
+  MemoryArguments memory = arguments.memory;
+  CULET_TRY(memory.context, context_for(arguments, model->info(), ids.size()));
+  CULET_TRY(const auto session, Session::make(model, memory.options()));
+  CULET_TRY_VOID(resume(*session, memory, false));
+  Scorer scorer(*session, arguments.top, out);
+  {
+    StatusLine status(true);
+    CULET_TRY_VOID(scorer.append(ids, [&](int64_t done, int64_t all) {
+      status.show(fmt::format("Scoring: {} of {} tokens", done, all));
+      return true;
+    }));
+  }
+  CULET_TRY_VOID(scorer.finish());
+  CULET_TRY_VOID(save(*session, memory, false));
+  return kExitOk;
+}
+
+// ---------------------------------------------------------------- a text that may have none
+
+// Appends tokens a few at a time; false: Ctrl-C.
+Result<bool> append_some(Scorer* scorer, std::span<const Token> ids,
+                         const InterruptWatch& interrupt, StatusLine* status) {
+  for (size_t at = 0; at < ids.size(); at += kAppend) {
+    if (interrupt.interrupted()) return false;
+    CULET_TRY_VOID(scorer->append(ids.subspan(at, std::min(kAppend, ids.size() - at)), {}));
+    status->show(fmt::format("Scoring: {} tokens", scorer->tokens()));
+  }
+  return true;
+}
+
+Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<const Model>& model,
+                         Output& out) {
+  CULET_TRY(auto input, TextPieces::open(arguments.file.value_or("-")));
+  CULET_TRY(const auto session, Session::make(model, arguments.memory.options()));
+  CULET_TRY_VOID(resume(*session, arguments.memory, false));
+  Scorer scorer(*session, arguments.top, out);
+  const InterruptWatch interrupt;
   StatusLine status(true);
-  Result<void> result;
-  const auto row = [&](int64_t position, std::span<const float> logits) {
-    if (result) result = scorer.row(position, logits);
-  };
-  const auto progress = [&](int64_t done, int64_t all) {
-    status.show(fmt::format("Scoring: {} of {} tokens", done, all));
-    return result.has_value() && out.flush();
-  };
-  const Result<void> appended = session.append_each(ids, row, progress);
-  if (!result) return result;
-  return out.failed() ? tl::unexpected(out.error()) : appended;
+  bool first = arguments.memory.resume.empty(), go_on = true;
+  while (go_on) {
+    CULET_TRY(const std::optional<std::string> piece, input.next(interrupt));
+    if (!piece) break;
+    CULET_TRY(const std::vector<Token> ids, first && !arguments.add_special
+                                                ? model->tokenize(*piece, false, false)
+                                                : model->tokenize_part(*piece, first));
+    first = false;
+    CULET_TRY(go_on, append_some(&scorer, ids, interrupt, &status));
+  }
+  status.clear();
+  if (scorer.tokens() == 0 && !interrupt.interrupted()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the input has no tokens, so there is nothing to score");
+  }
+  CULET_TRY_VOID(scorer.finish());
+  CULET_TRY_VOID(save(*session, arguments.memory, false));
+  return interrupt.interrupted() ? kExitInterrupted : kExitOk;
 }
 
 }  // namespace
 
 Result<int> score_command(const ScoreArguments& arguments, Output& out) {
-  CULET_TRY(const std::string text, read_text_file(arguments.file.value_or("-")));
   CULET_TRY(const auto model, load_model(arguments.model));
-  CULET_TRY(const std::vector<Token> ids, read_tokens(arguments, *model, text));
-  CULET_TRY_VOID(check_length(model->info(), ids.size()));
-  CULET_TRY(const auto session,
-            Session::make(model, arguments.kv.options(static_cast<int64_t>(ids.size()))));
-  Scorer scorer(*model, ids, arguments.top, out);
-  CULET_TRY_VOID(score(*session, ids, scorer, out));
-  scorer.last();
-  return kExitOk;
+  const bool pieces = arguments.memory.stream && !arguments.ids;
+  return pieces ? score_stream(arguments, model, out) : score_text(arguments, model, out);
 }
 
 }  // namespace culet::cli

@@ -55,6 +55,23 @@ Result<Json> template_data(std::span<const Message> messages, const ChatOptions&
   return data;
 }
 
+// Stands for the answer that a session holds; what the template writes behind it is wanted.
+constexpr std::string_view kAnswerBefore = "(the answer before)";
+
+Result<std::vector<chat::Piece>> after_answer(std::vector<chat::Piece> pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const size_t at =
+        pieces[i].is_template ? std::string::npos : pieces[i].text.find(kAnswerBefore);
+    if (at == std::string::npos) continue;
+    pieces[i].text.erase(0, at + kAnswerBefore.size());
+    pieces.erase(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(i));
+    return pieces;
+  }
+  return fail(ErrorCode::kUnsupported,
+              "the chat template does not show answers as they are, so a conversation cannot go on "
+              "from a session's tokens; send the whole conversation instead");
+}
+
 Json template_constants(const text::Tokenizer& tokenizer, const ChatOptions& options) {
   const auto spelled = [&](std::optional<Token> token) {
     return token ? tokenizer.piece(*token, true) : std::string();
@@ -112,6 +129,11 @@ Result<std::vector<Token>> ModelImpl::tokenize(std::string_view text, bool add_s
                                       {.add_special = add_special, .parse_special = parse_special});
 }
 
+Result<std::vector<Token>> ModelImpl::tokenize_part(std::string_view text, bool first) const {
+  return loaded_->tokenizer->tokenize(text,
+                                      {.part = first ? text::Part::kFirst : text::Part::kLater});
+}
+
 std::string ModelImpl::detokenize(std::span<const Token> ids, bool special) const {
   return loaded_->tokenizer->detokenize(ids, false, special);
 }
@@ -133,8 +155,13 @@ Result<std::vector<chat::Piece>> ModelImpl::render(std::span<const Message> mess
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} {}; continue plain text instead (--raw)", info().path, why));
   }
-  CULET_TRY(const Json data, template_data(messages, options));
-  return loaded_->chat->render(data, template_constants(*loaded_->tokenizer, options));
+  std::vector<Message> all(messages.begin(), messages.end());
+  if (options.after_answer)
+    all.insert(all.begin(), {{"user", "?"}, {"assistant", std::string(kAnswerBefore)}});
+  CULET_TRY(const Json data, template_data(all, options));
+  auto pieces = loaded_->chat->render(data, template_constants(*loaded_->tokenizer, options));
+  if (!pieces || !options.after_answer) return pieces;
+  return after_answer(*std::move(pieces));
 }
 
 Result<std::vector<Token>> ModelImpl::render_chat(std::span<const Message> messages,
@@ -143,7 +170,7 @@ Result<std::vector<Token>> ModelImpl::render_chat(std::span<const Message> messa
   std::vector<text::Tokenizer::Piece> views;
   views.reserve(pieces.size());
   for (const chat::Piece& piece : pieces) views.push_back({piece.text, piece.is_template});
-  return loaded_->tokenizer->tokenize_pieces(views, true);
+  return loaded_->tokenizer->tokenize_pieces(views, !options.after_answer);
 }
 
 Result<std::string> ModelImpl::render_chat_text(std::span<const Message> messages,

@@ -38,6 +38,7 @@ class ModelImpl final : public Model {
   std::string explain() const override;
   Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
                                       bool parse_special) const override;
+  Result<std::vector<Token>> tokenize_part(std::string_view text, bool first) const override;
   std::string detokenize(std::span<const Token> ids, bool special) const override;
   std::string piece(Token id, bool special) const override;
   bool is_end_of_generation(Token id) const override;

@@ -52,10 +52,12 @@ class VocabularyTokenizer final : public Tokenizer {
   Result<std::vector<Token>> tokenize(std::string_view text,
                                       TokenizeOptions options) const override {
     const Piece piece{text, options.parse_special};
-    return tokenize_pieces(std::span(&piece, 1), options.add_special);
+    return encode_pieces(std::span(&piece, 1), options.add_special, options.part);
   }
   Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
-                                             bool add_special) const override;
+                                             bool add_special) const override {
+    return encode_pieces(pieces, add_special, Part::kWhole);
+  }
 
   int32_t size() const override { return table_.size(); }
   bool is_control(Token t) const override {
@@ -86,6 +88,8 @@ class VocabularyTokenizer final : public Tokenizer {
   Result<void> make_encoder(const Vocabulary& vocabulary);
   std::optional<Token> control(std::optional<Token> id, std::string_view text) const;
   std::vector<Match> control_tokens(std::string_view text, std::span<const Span> runs) const;
+  Result<std::vector<Token>> encode_pieces(std::span<const Piece> pieces, bool add_special,
+                                           Part part) const;
   Result<void> encode_between(std::string_view text, bool starts_text,
                               std::vector<Token>* out) const;
   void append_piece(Token t, bool special, std::string* out) const;
@@ -273,8 +277,8 @@ Result<void> VocabularyTokenizer::encode_between(std::string_view text, bool sta
   return encoder_->encode(text.substr(done), starts_text, out);
 }
 
-Result<std::vector<Token>> VocabularyTokenizer::tokenize_pieces(std::span<const Piece> pieces,
-                                                                bool add_special) const {
+Result<std::vector<Token>> VocabularyTokenizer::encode_pieces(std::span<const Piece> pieces,
+                                                              bool add_special, Part part) const {
   std::string joined;
   std::vector<Span> runs;  // of template pieces, neighbours taken together
   size_t end = 0;
@@ -297,17 +301,19 @@ Result<std::vector<Token>> VocabularyTokenizer::tokenize_pieces(std::span<const 
   const std::string_view text = pieces.size() == 1 ? pieces[0].text : std::string_view(joined);
 
   std::vector<Token> out;
+  if (part == Part::kLater) add_special = false;
   if (add_special && first_) out.push_back(*first_);
   size_t done = 0;
   for (const Match& match : control_tokens(text, runs)) {
-    CULET_TRY_VOID(encode_between(text.substr(done, match.begin - done), true, &out));
+    CULET_TRY_VOID(encode_between(text.substr(done, match.begin - done),
+                                  part != Part::kLater || done > 0, &out));
     out.push_back(match.token);
     done = match.begin + match.size;
   }
-  CULET_TRY_VOID(encode_between(text.substr(done), true, &out));
+  CULET_TRY_VOID(encode_between(text.substr(done), part != Part::kLater || done > 0, &out));
   if (!add_special) return out;
   if (first_ && out.size() > 1 && out[1] == *first_) out.erase(out.begin());
-  if (last_ && (out.empty() || out.back() != *last_)) out.push_back(*last_);
+  if (part == Part::kWhole && last_ && (out.empty() || out.back() != *last_)) out.push_back(*last_);
   return out;
 }
 

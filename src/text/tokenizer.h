@@ -45,9 +45,17 @@ struct Vocabulary {
   std::optional<bool> remove_extra_whitespaces;  // "t5"
 };
 
+// Where in a longer text a part stands, for texts that come bit by bit.
+enum class Part : uint8_t {
+  kWhole,
+  kFirst,  // no EOS behind it
+  kLater,  // nothing is added: neither special tokens nor a leading space
+};
+
 struct TokenizeOptions {
   bool add_special = true;     // BOS / EOS as the file asks; never doubles a BOS already spelled
   bool parse_special = false;  // text that spells a control token becomes that token
+  Part part = Part::kWhole;
 };
 
 class Tokenizer {

@@ -1,0 +1,29 @@
+// What a command line says of a session's memory: context, types, stream, snapshots.
+#pragma once
+
+#include "cli/kv.h"
+#include "culet/engine.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace culet::cli {
+
+struct MemoryArguments {
+  int64_t context = 0;  // 0: the engine's default
+  KvTypes kv;
+  bool stream = false, pin_prompt = false;
+  std::optional<int64_t> sinks, window;
+  std::string save, resume;  // files; "": none
+
+  // prompt: tokens that --pin-prompt pins.
+  SessionOptions options(int64_t prompt = 0) const;
+};
+
+// Takes up the session of --resume, if there is one.
+Result<void> resume(Session& session, const MemoryArguments& arguments, bool quiet);
+// Writes the file of --save, if there is one.
+Result<void> save(const Session& session, const MemoryArguments& arguments, bool quiet);
+
+}  // namespace culet::cli
