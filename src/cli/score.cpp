@@ -79,15 +79,17 @@ Result<void> Scorer::predicted(int64_t position, Token id, std::span<const float
 Result<void> Scorer::append(std::span<const Token> ids, const Session::Progress& progress) {
   if (ids.empty()) return {};
   const int64_t first = session_.length();
-  if (!session_.logits().empty()) {
-    CULET_TRY_VOID(predicted(first, ids[0], session_.logits()));
-  } else {  // nothing predicted it
-    Json line = token_line(first, ids[0]);
+  const std::vector<float> before(session_.logits().begin(), session_.logits().end());
+  const auto begin = [&]() -> Result<void> {  // only once the ids are known to be good
+    if (!before.empty()) return predicted(first, ids[0], before);
+    Json line = token_line(first, ids[0]);  // nothing predicted it
     line.update({{"nll", nullptr}, {"entropy", nullptr}, {"top", nullptr}});
     print(line);
-  }
+    return {};
+  };
   Result<void> result;
   const auto row = [&](int64_t position, std::span<const float> logits) {
+    if (result && position == first) result = begin();
     const auto next = static_cast<size_t>(position - first) + 1;
     if (result && next < ids.size()) result = predicted(position + 1, ids[next], logits);
   };
