@@ -484,6 +484,11 @@ class Parser {
     return e;
   }
 
+  ExprPtr operator_node(Kind kind) {
+    const Place p = place();
+    return node(kind, p, take_token().text);
+  }
+
   Result<void> adopt(Expr* parent, ExprPtr kid) {
     parent->height = std::max(parent->height, kid->height + 1);
     parent->kids.push_back(std::move(kid));
@@ -562,7 +567,7 @@ class Parser {
   Result<ExprPtr> binary(size_t level) {
     if (level == levels().size()) return unary();
     if (level == 2 && is_word("not")) {
-      ExprPtr e = node(Kind::kUnary, place(), take_token().text);
+      ExprPtr e = operator_node(Kind::kUnary);
       if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
       CULET_TRY(ExprPtr kid, binary(level));
       --depth_;
@@ -576,7 +581,7 @@ class Parser {
       if ((!word && peek().kind != LexToken::Kind::kSymbol) ||
           std::find(ops.begin(), ops.end(), peek().text) == ops.end())
         return left;
-      ExprPtr e = node(Kind::kBinary, place(), take_token().text);
+      ExprPtr e = operator_node(Kind::kBinary);
       CULET_TRY(ExprPtr right, binary(level + 1));
       CULET_TRY_VOID(adopt(e.get(), std::move(left)));
       CULET_TRY_VOID(adopt(e.get(), std::move(right)));
@@ -586,7 +591,7 @@ class Parser {
 
   Result<ExprPtr> unary() {
     if (!is_symbol("-")) return postfix();
-    ExprPtr e = node(Kind::kUnary, place(), take_token().text);
+    ExprPtr e = operator_node(Kind::kUnary);
     if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
     CULET_TRY(ExprPtr kid, unary());
     --depth_;

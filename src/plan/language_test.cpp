@@ -272,7 +272,7 @@ TEST(Language, FactErrors) {
 TEST(Language, MistakesInFactsThatNothingUses) {
   expect_error(toy("let spare = wdith * 2\n"), "8:13:", "did you mean 'width'?");
   expect_error(toy("let spare = meta.word + 1\n"), "8:13:", "a number is needed here");
-  expect_error(toy("let spare = 1 / 0\n"), "8:17:", "division of 1 by zero");
+  expect_error(toy("let spare = 1 / 0\n"), "8:15:", "division of 1 by zero");
   expect_error(toy("let spare = if i == 1 then log(2) else 0\n"), "8:28:", "no function of facts");
   expect_error(toy("let one = two\nlet two = one\n"), "9:1:", "defined by itself");
   expect_error(toy("let spare = other + 1\nlet other = yes + 1\n"), "9:13:", "a number is needed");
