@@ -1,7 +1,7 @@
 # Thin on purpose: CMakePresets.json configures, scripts/ do the work; here is only what depends on what.
 #   make run PROMPT="..." MODEL=name-or-path ARGS="--temp 0"
 .DEFAULT_GOAL := help
-.PHONY: help run build install deb test check format asan tsan fuzz clean
+.PHONY: help run build install deb test check format asan tsan fuzz coverage clean
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct
@@ -22,6 +22,7 @@ help:
 	@echo 'make format   format the sources in place'
 	@echo 'make asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (make tsan: threads)'
 	@echo 'make fuzz     build the libFuzzer programs'
+	@echo 'make coverage which lines of src/ the unit tests and fuzz corpora run'
 	@echo 'make clean    remove build/'
 
 # What is installed is looked at again only when the list changes.
@@ -30,8 +31,8 @@ build/setup.%: scripts/setup scripts/packages.txt
 	@mkdir -p build && touch $@
 
 build/release/build.ninja: build/setup.build
-build/test/build.ninja build/asan/build.ninja build/tsan/build.ninja build/aarch64/build.ninja: build/setup.test
-build/fuzz/build.ninja: build/setup.develop
+$(patsubst %,build/%/build.ninja,test asan tsan threads aarch64): build/setup.test
+$(patsubst %,build/%/build.ninja,fuzz clang coverage): build/setup.develop
 
 # Configured once; after that Ninja notices a changed CMakeLists.txt by itself. Standard output is the answer's.
 build/%/build.ninja: CMakePresets.json
@@ -61,14 +62,13 @@ run: build/release/build.ninja
 	@model=$$(scripts/fetch_model "$$MODEL") && exec build/release/culet run "$$model" "$$PROMPT" $(ARGS)
 
 # One ctest over all builds, so that its last lines speak for everything.
-test: build/test/build.ninja build/asan/build.ninja build/aarch64/build.ninja
+test_builds := test asan threads aarch64
+test: $(test_builds:%=build/%/build.ninja)
 	@scripts/fetch_model --all >/dev/null
 	@scripts/fetch_vectors >/dev/null
-	@cmake --build --preset test
-	@cmake --build --preset asan
-	@cmake --build --preset aarch64
+	@for build in $(test_builds); do cmake --build --preset $$build || exit; done
 	@mkdir -p build/all
-	@printf 'subdirs("%s")\n' "$(CURDIR)/build/test" "$(CURDIR)/build/asan" "$(CURDIR)/build/aarch64" >build/all/CTestTestfile.cmake
+	@printf 'subdirs("%s")\n' $(test_builds:%="$(CURDIR)/build/%") >build/all/CTestTestfile.cmake
 	@CULET_MODELS="$$(scripts/fetch_model --cache)" CULET_VECTORS="$$(scripts/fetch_vectors --cache)" \
 	  ctest --test-dir build/all -j2 --output-on-failure
 
@@ -79,6 +79,10 @@ asan tsan: %: build/%/build.ninja
 fuzz: build/fuzz/build.ninja
 	@cmake --build --preset fuzz
 	@echo 'Run one: build/fuzz/fuzz/gguf_fuzz build/fuzz/found fuzz/corpus/gguf  (first: mkdir -p build/fuzz/found)'
+
+coverage: build/coverage/build.ninja
+	@cmake --build --preset coverage
+	@scripts/coverage build/coverage
 
 check: build/setup.develop build/test/build.ninja
 	@scripts/check build/test
