@@ -2,8 +2,14 @@
 // object. bench/streaming.py runs the experiments of docs/streaming.md with it.
 //
 //   stream_bench MODEL.gguf TEXT --tokens 20000 --pinned 4 --window 1020
+//   --tokens 0          all of the text
+//   --skip N            leaves out the N tokens behind the first
 //   --dense             a fixed context that holds everything, instead of a stream
 //   --step N            tokens of one append (default 64)
+//   --last              logits of the last token of each append only, as `culet run` has them
+//   --tail N            also the surprisal of each of the last N tokens
+//   --find TEXT         also the number of the token that ends the first TEXT
+//   --nll FILE          writes the surprisal of every token, one a line
 //   --recompute N       also, at N positions: the first token and the last pinned + window - 1 ones
 //                       in a session of their own
 //   --keys T --values T f32, f16, bf16, q8_0
@@ -67,6 +73,10 @@ struct Options {
     const auto at = values.find(name);
     return at == values.end() ? otherwise : std::atoll(at->second.c_str());
   }
+  std::string text(const std::string& name) const {
+    const auto at = values.find(name);
+    return at == values.end() ? "" : at->second;
+  }
   culet::KvType type(const std::string& name) const {
     static const std::map<std::string, culet::KvType> kTypes = {{"f32", culet::KvType::kF32},
                                                                 {"f16", culet::KvType::kF16},
@@ -80,7 +90,7 @@ struct Options {
 };
 
 Options parse(int argc, char** argv) {
-  const std::set<std::string> kFlags = {"dense", "precise", "reference", "fork"};
+  const std::set<std::string> kFlags = {"dense", "precise", "reference", "fork", "last"};
   Options options;
   for (int i = 3; i < argc; ++i) {
     std::string name = argv[i];
@@ -94,6 +104,19 @@ Options parse(int argc, char** argv) {
       die("--" + name + " needs a value");
   }
   return options;
+}
+
+// The number of the token with which `text` has come for the first time, -1 if it never has.
+int64_t token_that_ends(const culet::Model& model, std::span<const Token> tokens,
+                        const std::string& text) {
+  std::string so_far;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const size_t before = so_far.size();
+    so_far += model.piece(tokens[i], true);
+    if (so_far.find(text, before - std::min(before, text.size())) != std::string::npos)
+      return static_cast<int64_t>(i);
+  }
+  return -1;
 }
 
 double nll_of(std::span<const float> logits, Token id) {
@@ -118,7 +141,7 @@ double kl_of(std::span<const float> from, std::span<const float> to) {
 // A block of a thousand tokens.
 struct Block {
   double nll = 0, kl = 0, seconds = 0;
-  int64_t tokens = 0, resident = 0;
+  int64_t tokens = 0, predicted = 0, resident = 0;
 };
 
 }  // namespace
@@ -133,7 +156,13 @@ int main(int argc, char** argv) {
   std::ostringstream text;
   text << std::ifstream(argv[2]).rdbuf();
   std::vector<Token> tokens = get(model->tokenize(text.str(), true, false));
-  const int64_t wanted = options.number("tokens", 20000);
+  const int64_t skipped = options.number("skip", 0);
+  if (skipped > 0) {
+    if (static_cast<int64_t>(tokens.size()) <= skipped) die("the text is too short");
+    tokens.erase(tokens.begin() + 1, tokens.begin() + 1 + skipped);
+  }
+  int64_t wanted = options.number("tokens", 20000);
+  if (wanted == 0) wanted = static_cast<int64_t>(tokens.size());
   if (static_cast<int64_t>(tokens.size()) < wanted) die("the text is too short");
   tokens.resize(static_cast<size_t>(wanted));
 
@@ -155,6 +184,8 @@ int main(int argc, char** argv) {
   std::vector<double> nll(tokens.size(), 0);
   std::vector<std::vector<float>> exact;
   const auto step = static_cast<size_t>(options.number("step", 64));
+  const auto tail = static_cast<size_t>(options.number("tail", 0));
+  if (options.has("last") && reference) die("--reference needs the logits of every token");
   for (size_t at = 0; at < tokens.size();) {
     const size_t n = std::min({step, tokens.size() - at, 1000 - at % 1000});
     if (at % 1000 == 0) blocks.emplace_back();
@@ -168,13 +199,22 @@ int main(int argc, char** argv) {
     }
     double reading = 0;
     const double start = now();
-    get(session->append_each(chunk, [&](int64_t index, std::span<const float> logits) {
+    const auto read = [&](int64_t index, std::span<const float> logits) {
       const double before = now();
       const auto next = static_cast<size_t>(index) + 1;
-      if (next < tokens.size()) block.nll += nll[next] = nll_of(logits, tokens[next]);
+      if (next < tokens.size()) {
+        block.nll += nll[next] = nll_of(logits, tokens[next]);
+        ++block.predicted;
+      }
       if (reference) block.kl += kl_of(exact[static_cast<size_t>(index) - at], logits);
       reading += now() - before;
-    }));
+    };
+    if (options.has("last") && at + n + tail < tokens.size()) {
+      get(session->append(chunk));
+      read(static_cast<int64_t>(at + n) - 1, session->logits());
+    } else {
+      get(session->append_each(chunk, read));
+    }
     block.seconds += now() - start - reading;
     block.tokens += static_cast<int64_t>(n);
     block.resident = resident_bytes();
@@ -186,21 +226,30 @@ int main(int argc, char** argv) {
     result.update({{"pinned", session->options().stream->pinned},
                    {"window", session->options().stream->window}});
   double sum = 0, kl = 0;
+  int64_t predicted = 0;
   Json list = Json::array();
   for (const Block& block : blocks) {
-    sum += block.nll, kl += block.kl;
+    sum += block.nll, kl += block.kl, predicted += block.predicted;
     const auto n = static_cast<double>(block.tokens);
-    list.push_back({{"nll", block.nll / n},
+    list.push_back({{"nll", block.nll / static_cast<double>(std::max<int64_t>(block.predicted, 1))},
                     {"ms_per_token", 1000 * block.seconds / n},
                     {"resident_bytes", block.resident}});
   }
-  result["mean_nll"] = sum / static_cast<double>(wanted - 1);
+  result["mean_nll"] = sum / static_cast<double>(predicted);
   if (reference) result["mean_kl"] = kl / static_cast<double>(wanted);
   result["session_bytes"] = session->memory_bytes();
   const auto memory = get(culet::context_memory(*model, session->options()));
   result["payload_bytes"] = memory.payload;
   result["allocated_bytes"] = memory.allocated;
   result["blocks"] = list;
+  for (size_t i = tokens.size() - std::min(tail, tokens.size()); i < tokens.size(); ++i)
+    result["tail"].push_back({{"token", model->piece(tokens[i], true)}, {"nll", nll[i]}});
+  if (const std::string text_to_find = options.text("find"); !text_to_find.empty())
+    result["found"] = token_that_ends(*model, tokens, text_to_find);
+  if (const std::string path = options.text("nll"); !path.empty()) {
+    std::ofstream out(path);
+    for (const double x : nll) out << fmt::format("{:.5f}\n", x);
+  }
 
   if (options.has("fork")) {
     std::vector<double> times;
@@ -225,8 +274,11 @@ int main(int argc, char** argv) {
       fresh->clear();
       get(fresh->append(part));
       const auto next = static_cast<size_t>(last) + 1;
-      recomputed += nll_of(fresh->logits(), tokens[next]);
+      const double here = nll_of(fresh->logits(), tokens[next]);
+      recomputed += here;
       streamed += nll[next];
+      result["at"].push_back(
+          {{"token", next}, {"streamed_nll", nll[next]}, {"recomputed_nll", here}});
     }
     result["positions"] = count;
     result["streamed_nll"] = streamed / static_cast<double>(count);
