@@ -2,9 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <limits>
+#include <poll.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -56,6 +58,7 @@ Result<std::string> read_text_file(const std::string& path) {
 namespace {
 
 constexpr size_t kLongLine = size_t{1} << 20;
+constexpr int kGlanceMs = 100;  // how often Ctrl-C is looked for while there is nothing to read
 
 bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
@@ -73,8 +76,9 @@ TextPieces::~TextPieces() {
 }
 
 // White space beyond ASCII may begin a line, too; such a line is kept with the one before.
-size_t TextPieces::border() const {
-  for (size_t i = text_.size(); i-- > 1;) {
+size_t TextPieces::border() {
+  const size_t seen = std::exchange(seen_, text_.size());
+  for (size_t i = text_.size(); i-- > std::max<size_t>(1, seen);) {
     if (text_[i - 1] == '\n' && is_ascii(text_[i]) && !is_white(text_[i])) return i;
   }
   if (text_.size() < kLongLine) return 0;
@@ -89,6 +93,9 @@ size_t TextPieces::border() const {
 Result<void> TextPieces::read_more(const InterruptWatch& interrupt) {
   char buffer[1 << 16];
   while (!interrupt.interrupted()) {
+    pollfd wait{fd_, POLLIN, 0};  // read() would go on waiting after Ctrl-C
+    const int ready = ::poll(&wait, 1, kGlanceMs);
+    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
     const ssize_t got = ::read(fd_, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
@@ -109,6 +116,7 @@ Result<std::optional<std::string>> TextPieces::next(const InterruptWatch& interr
     if (const size_t end = ended_ ? 0 : border(); end > 0) {
       std::string piece = text_.substr(0, end);
       text_.erase(0, end);
+      seen_ = text_.size();
       return piece;
     }
   }

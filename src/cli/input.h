@@ -24,6 +24,7 @@ class TextPieces {
   TextPieces(TextPieces&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {
     std::swap(text_, other.text_);
     std::swap(name_, other.name_);
+    seen_ = other.seen_;
     ended_ = other.ended_;
   }
   TextPieces& operator=(TextPieces&&) = delete;
@@ -35,10 +36,11 @@ class TextPieces {
  private:
   TextPieces(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
   Result<void> read_more(const InterruptWatch& interrupt);
-  size_t border() const;  // where the text that is there can be cut; 0: nowhere yet
+  size_t border();  // where the text that is there can be cut; 0: nowhere yet
 
   int fd_;
   std::string name_, text_;
+  size_t seen_ = 0;  // of text_: no line's border lies before
   bool ended_ = false;
 };
 

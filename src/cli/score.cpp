@@ -179,23 +179,53 @@ Result<bool> append_some(Scorer* scorer, std::span<const Token> ids,
   return true;
 }
 
+// Appends a text as it comes, until it ends or Ctrl-C is pressed.
+Result<void> append_text(const ScoreArguments& arguments, const Model& model, TextPieces* text,
+                         Scorer* scorer, const InterruptWatch& interrupt, StatusLine* status) {
+  bool first = arguments.memory.resume.empty(), go_on = true;
+  while (go_on) {
+    CULET_TRY(const std::optional<std::string> piece, text->next(interrupt));
+    if (!piece) break;
+    CULET_TRY(const std::vector<Token> ids, first && !arguments.add_special
+                                                ? model.tokenize(*piece, false, false)
+                                                : model.tokenize_part(*piece, first));
+    first = false;
+    CULET_TRY(go_on, append_some(scorer, ids, interrupt, status));
+  }
+  return {};
+}
+
+// All ids are looked at before the first one is scored.
+Result<std::vector<Token>> read_ids(const std::string& file, int64_t vocabulary) {
+  CULET_TRY(const std::string text, read_text_file(file));
+  CULET_TRY(std::vector<Token> ids, parse_ids(text));
+  const auto bad = std::find_if(ids.begin(), ids.end(), [&](Token id) { return id >= vocabulary; });
+  if (bad == ids.end()) return ids;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("token {} of the input is {}, but the vocabulary has ids 0 to {}",
+                          bad - ids.begin(), *bad, vocabulary - 1));
+}
+
 Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<const Model>& model,
                          Output& out) {
-  CULET_TRY(auto input, TextPieces::open(arguments.file.value_or("-")));
+  const std::string file = arguments.file.value_or("-");
+  std::vector<Token> ids;
+  std::optional<TextPieces> text;
+  if (arguments.ids) {
+    CULET_TRY(ids, read_ids(file, model->info().vocabulary));
+  } else {
+    CULET_TRY(TextPieces pieces, TextPieces::open(file));
+    text.emplace(std::move(pieces));
+  }
   CULET_TRY(const auto session, Session::make(model, arguments.memory.options()));
   CULET_TRY_VOID(resume(*session, arguments.memory, false));
   Scorer scorer(*session, arguments.top, out);
   const InterruptWatch interrupt;
   StatusLine status(true);
-  bool first = arguments.memory.resume.empty(), go_on = true;
-  while (go_on) {
-    CULET_TRY(const std::optional<std::string> piece, input.next(interrupt));
-    if (!piece) break;
-    CULET_TRY(const std::vector<Token> ids, first && !arguments.add_special
-                                                ? model->tokenize(*piece, false, false)
-                                                : model->tokenize_part(*piece, first));
-    first = false;
-    CULET_TRY(go_on, append_some(&scorer, ids, interrupt, &status));
+  if (text) {
+    CULET_TRY_VOID(append_text(arguments, *model, &*text, &scorer, interrupt, &status));
+  } else {
+    CULET_TRY([[maybe_unused]] const bool all, append_some(&scorer, ids, interrupt, &status));
   }
   status.clear();
   if (scorer.tokens() == 0 && !interrupt.interrupted()) {
@@ -211,8 +241,8 @@ Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<
 
 Result<int> score_command(const ScoreArguments& arguments, Output& out) {
   CULET_TRY(const auto model, load_model(arguments.model));
-  const bool pieces = arguments.memory.stream && !arguments.ids;
-  return pieces ? score_stream(arguments, model, out) : score_text(arguments, model, out);
+  return arguments.memory.stream ? score_stream(arguments, model, out)
+                                 : score_text(arguments, model, out);
 }
 
 }  // namespace culet::cli
