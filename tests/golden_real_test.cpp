@@ -7,8 +7,10 @@
 //     engine's int8 results that are stored beside it (times 1.2); float activations within 1e-3;
 //   * greedy steps, fed the reference's answer, wherever its margin is not a near-tie;
 //   * every instruction set gives the scalar bits;
-//   * a rendered chat gives the reference's text and ids.
+//   * a rendered chat gives the reference's text and ids;
+//   * a stream's memory is what was promised.
 #include "culet/engine.h"
+#include "engine/session_impl.h"
 #include "support.h"
 
 #include <fmt/format.h>
@@ -233,6 +235,31 @@ TEST_P(RealModel, Chat) {
     ++compared;
   }
   EXPECT_GE(compared, 13);
+}
+
+// ---------------------------------------------------------------- a stream's memory
+
+TEST(RealStream, Gemma3NeverTakesMoreThan22MB) {
+  const auto model = load(model_path(kModels[1]));
+  const SessionOptions options{.stream = StreamOptions{4, 4092}};
+  const auto memory = context_memory(*model, options);
+  ASSERT_TRUE(memory);
+  EXPECT_LE(memory->payload, 20'500'000u);
+  EXPECT_LE(memory->allocated, 22'000'000u);
+  const auto made = Session::make(model, options);
+  ASSERT_TRUE(made);
+  const engine::SessionImpl& session = static_cast<const engine::SessionImpl&>(**made);
+  std::vector<Token> tokens(5100);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<Token>(1000 + i * 7919 % 50000);
+  for (size_t at = 0; at < tokens.size();) {
+    const size_t n = at < 5000 ? 1000 : 1;
+    expect_ok((*made)->append(std::span(tokens).subspan(at, n)));
+    at += n;
+    // Of the pools: blocks that wait to be used again, too.
+    ASSERT_LE(session.timeline().caches.allocated_bytes(), 22'000'000u) << at;
+  }
+  EXPECT_EQ((*made)->evicted(), 5100 - 4096);
 }
 
 std::string real_name(const testing::TestParamInfo<Real>& param) { return param.param.name; }

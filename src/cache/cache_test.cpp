@@ -2,10 +2,12 @@
 // every row's tag in a plain vector, and the rules of rows and blocks one by one.
 #include "cache/cache_set.h"
 #include "cache/kv_block.h"
+#include "plan/plan_test_support.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -305,6 +307,125 @@ TEST(CacheSet, RefusesSpecsWithoutSense) {
   bad = two_layers();
   bad.caches[0].head_dim = 0;
   EXPECT_FALSE(CacheSet::make(bad, {}));
+}
+
+// ---------------------------------------------------------------- bytes known in advance
+
+// A dense Gemma 4: every sixth layer is global, with heads of 512 numbers; the others have 256 and
+// a window of 1,024.
+struct Dense {
+  const char* name;
+  int32_t layers, width, heads, window_kv, global_kv;
+};
+constexpr Dense kDense[] = {{"12B", 48, 3840, 16, 8, 1}, {"31B", 60, 5376, 32, 16, 4}};
+
+// The plan that gemma4.arch makes of a header with these shapes.
+plan::Plan plan_of(const Dense& dense) {
+  const auto size = [](int32_t n) { return static_cast<uint32_t>(n); };
+  const auto is_local = [](int32_t layer) { return layer % 6 != 5; };
+  plan::test::Header header("gemma4");
+  const std::string attention = "gemma4.attention.";
+  header.number("gemma4.block_count", size(dense.layers));
+  header.number("gemma4.embedding_length", size(dense.width));
+  header.number(attention + "head_count", size(dense.heads));
+  header.number(attention + "sliding_window", 1024);
+  header.number(attention + "key_length", 512).number(attention + "value_length", 512);
+  header.number(attention + "key_length_swa", 256).number(attention + "value_length_swa", 256);
+  header.real(attention + "layer_norm_rms_epsilon", 1e-6f);
+  const uint64_t width = size(dense.width), heads = size(dense.heads), hidden = 64;
+  header.tensor("token_embd.weight", {width, 64}).tensor("output_norm.weight", {width});
+  header.tensor("rope_freqs.weight", {256});
+  std::vector<uint32_t> kv_heads;
+  std::vector<bool> local;
+  for (int32_t i = 0; i < dense.layers; ++i) {
+    local.push_back(is_local(i));
+    kv_heads.push_back(size(is_local(i) ? dense.window_kv : dense.global_kv));
+    const uint64_t dim = is_local(i) ? 256 : 512, kv = kv_heads.back() * dim;
+    const auto add = [&](const char* name, std::vector<uint64_t> dims) {
+      header.tensor("blk." + std::to_string(i) + "." + name + ".weight", std::move(dims));
+    };
+    for (const char* norm : {"attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"})
+      add(norm, {width});
+    add("attn_q_norm", {dim}), add("attn_k_norm", {dim});
+    add("attn_q", {width, heads * dim}), add("attn_output", {heads * dim, width});
+    add("attn_k", {width, kv});
+    if (is_local(i)) add("attn_v", {width, kv});
+    add("ffn_gate", {width, hidden}), add("ffn_up", {width, hidden});
+    add("ffn_down", {hidden, width});
+  }
+  header.flags(attention + "sliding_window_pattern", local);
+  header.numbers(attention + "head_count_kv", kv_heads);
+  const auto model = header.model();
+  const auto compiled =
+      plan::compile_text(plan::test::builtin(), plan::test::arch_file("gemma4"), model->file, {});
+  EXPECT_TRUE(compiled) << compiled.error().message;
+  return compiled ? compiled->plan : plan::Plan();
+}
+
+TEST(LayerBytes, OfTheDenseGemma4Models) {
+  struct Row {
+    const char* types;
+    CacheOptions options;
+    uint64_t payload[2][3];  // 12B, 31B; at 32K, 128K, 256K tokens
+  };
+  CacheOptions f32, f16, f16_full;
+  f32.k_type = f32.v_type = kernels::kKvF32;
+  f16_full.window_types = {kernels::kKvF32, kernels::kKvF32};
+  const Row rows[] = {
+      {"f32",
+       f32,
+       {{1'744'830'464, 4'966'055'936, 9'261'023'232},
+        {7'046'430'720, 23'152'558'080, 44'627'394'560}}},
+      {"f16-full",
+       f16_full,
+       {{1'207'959'552, 2'818'572'288, 4'966'055'936},
+        {4'362'076'160, 12'415'139'840, 23'152'558'080}}},
+      {"f16",
+       f16,
+       {{872'415'232, 2'483'027'968, 4'630'511'616},
+        {3'523'215'360, 11'576'279'040, 22'313'697'280}}},
+  };
+  for (size_t m = 0; m < 2; ++m) {
+    const plan::Plan plan = plan_of(kDense[m]);
+    ASSERT_EQ(plan.caches.size(), static_cast<size_t>(kDense[m].layers));
+    for (const Row& row : rows) {
+      for (size_t n = 0; n < 3; ++n) {
+        const int64_t tokens = std::array{32768, 131072, 262144}[n];
+        LayerBytes all;
+        for (const plan::CacheSpec& spec : plan.caches) {
+          const LayerBytes bytes = layer_bytes(spec, row.options, tokens, 256);
+          all.payload += bytes.payload;
+          all.allocated += bytes.allocated;
+        }
+        SCOPED_TRACE(std::string(kDense[m].name) + " " + row.types + " " + std::to_string(tokens));
+        EXPECT_EQ(all.payload, row.payload[m][n]);
+        EXPECT_GE(all.allocated, all.payload);
+        EXPECT_LT(static_cast<double>(all.allocated), 1.07 * static_cast<double>(all.payload));
+      }
+    }
+  }
+}
+
+// What is told in advance is what a set of caches takes.
+TEST(LayerBytes, AreWhatIsAllocated) {
+  const plan::Plan plan = two_layers();
+  for (const bool streams : {false, true}) {
+    CacheOptions options{.max_positions = 5000};
+    if (streams) options.stream = Stream{5, 200};
+    auto set = CacheSet::make(plan, options);
+    ASSERT_TRUE(set);
+    for (int64_t n = 1; n <= 1500; ++n) {
+      ASSERT_TRUE((*set)->reserve(1));
+      (*set)->commit(1);
+      uint64_t told = 0;
+      for (const plan::CacheSpec& spec : plan.caches)
+        told += layer_bytes(spec, options, n, 1).allocated;
+      EXPECT_LE((*set)->held_bytes(), told) << n;
+      if (n <= 32) {
+        EXPECT_EQ((*set)->held_bytes(), told) << n;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -77,6 +77,13 @@ class Header {
     for (uint32_t n : v) put(&kv_, n);
     return *this;
   }
+  Header& flags(const std::string& key, const std::vector<bool>& v) {
+    entry(key, 9);
+    put(&kv_, uint32_t{7});
+    put(&kv_, uint64_t{v.size()});
+    for (const bool b : v) put(&kv_, static_cast<uint8_t>(b));
+    return *this;
+  }
   Header& tensor(const std::string& name, std::vector<uint64_t> dims) {
     put_string(&tensors_, name);
     put(&tensors_, static_cast<uint32_t>(dims.size()));

@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace culet::backend::test {
 namespace {
@@ -284,6 +287,85 @@ TEST(Executor, DecodeAllocatesNothing) {
   }
 }
 
+// Address ranges, ascending, that this process has mapped for itself.
+std::vector<std::pair<uintptr_t, uintptr_t>> own_mappings() {
+  std::vector<std::pair<uintptr_t, uintptr_t>> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    char* end = nullptr;
+    const uintptr_t first = std::strtoull(line.c_str(), &end, 16);
+    const uintptr_t last = std::strtoull(end + 1, nullptr, 16);
+    if (line.find(" rw-p 00000000 00:00 0 ") != std::string::npos) found.push_back({first, last});
+  }
+  return found;
+}
+
+// What of `all` is not in `before`.
+std::vector<std::pair<uintptr_t, uintptr_t>> new_mappings(
+    const std::vector<std::pair<uintptr_t, uintptr_t>>& before,
+    const std::vector<std::pair<uintptr_t, uintptr_t>>& all) {
+  std::vector<std::pair<uintptr_t, uintptr_t>> found;
+  for (auto [first, last] : all) {
+    for (const auto& [old_first, old_last] : before) {
+      if (old_last <= first || old_first >= last) continue;
+      if (old_first > first) found.push_back({first, old_first});
+      first = std::min(last, old_last);
+    }
+    if (first < last) found.push_back({first, last});
+  }
+  return found;
+}
+
+size_t resident_pages(const std::vector<std::pair<uintptr_t, uintptr_t>>& ranges) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  size_t pages = 0;
+  for (const auto& [first, last] : ranges) {
+    std::vector<unsigned char> there((last - first) / page);
+    EXPECT_EQ(::mincore(reinterpret_cast<void*>(first), last - first, there.data()), 0);
+    pages += static_cast<size_t>(
+        std::count_if(there.begin(), there.end(), [](unsigned char c) { return (c & 1) != 0; }));
+  }
+  return pages;
+}
+
+// A set that holds `rows` rows which no kernel has written.
+std::unique_ptr<cache::CacheSet> filled(const Prepared& p, const Decoder& d, int64_t rows) {
+  auto caches = p.caches(d.model, {.max_positions = rows + 100});
+  for (int64_t n; (n = std::min<int64_t>(256, rows - caches->length())) > 0;) {
+    CULET_CHECK(caches->reserve(n).has_value());
+    caches->commit(n);
+  }
+  return caches;
+}
+
+TEST(Executor, ScratchDoesNotGrowWithTheContext) {
+  Decoder d(true, true);
+  const std::vector<int32_t> tokens = some_tokens(64), wanted = {0};
+  for (const int threads : {1, 4}) {
+    Prepared p(d.model, threads, kWide);
+    size_t pages[2] = {};
+    for (size_t i = 0; i < 2; ++i) {
+      const auto caches = filled(p, d, i == 0 ? 1024 : 131072);
+      const auto before = own_mappings();
+      const WorkspacePtr workspace = p.executor->make_workspace();
+      const auto own = new_mappings(before, own_mappings());
+      ASSERT_FALSE(own.empty());
+      for (const size_t rows : {size_t{64}, size_t{1}}) {
+        const Segment s{caches.get(), caches->length(), std::span(tokens).first(rows), wanted};
+        ASSERT_TRUE(p.executor->run(*workspace, {&s, 1}));
+      }
+      pages[i] = resident_pages(own);
+    }
+    EXPECT_GT(pages[0], 0u);
+    if (threads == 1) {
+      EXPECT_EQ(pages[1], pages[0]);
+    } else {  // how work is spread differs; what there is for it does not
+      const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+      EXPECT_LE(pages[1] * page, p.executor->workspace_bytes() + (size_t{1} << 20));
+    }
+  }
+}
+
 TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
   Decoder d(true, true);
   Prepared p(d.model, 1, kWide);
@@ -309,7 +391,7 @@ TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
 TEST(Executor, OpsAndTypesWithoutKernelsAreRefusedByName) {
   base::ThreadPool pool(1);
   const kernels::Kernels kernels = kernel_table();
-  for (OpKind kind : {OpKind::route, OpKind::experts, OpKind::softmax}) {
+  for (OpKind kind : {OpKind::input, OpKind::softmax}) {
     TestModel m;
     const ValueId x = m.value({32}), y = m.value({32});
     m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, 4, 32)});
