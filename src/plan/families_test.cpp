@@ -34,7 +34,14 @@ constexpr Family kFamilies[] = {
     {"modernbert", "modern-bert"},
     {"phi3", "phi3"},
     {"phi3-longrope", "phi3"},
+    {"phi3-window", "phi3"},
     {"glm4", "glm4"},
+    {"gemma", "gemma"},
+    {"gemma2", "gemma2"},
+    {"olmo2", "olmo2"},
+    {"olmo3", "olmo2"},
+    {"granite", "granite"},
+    {"smollm3", "smollm3"},
     {"qwen3moe", "qwen3moe"},
     {"bert", "bert"},
     {"gemma-embedding", "gemma-embedding"},
@@ -399,6 +406,86 @@ TEST(Families, OnlyRopesThatFollowTheContextForbidStreams) {
     EXPECT_EQ(plan_of("phi3-longrope", "phi3", {.context = context}).no_stream,
               "the rotary factors depend on the length of the context (phi3.arch:9: let long    = "
               "trained > 0 and session.context > trained)");
+  }
+}
+
+// (policy, window) of every layer's cache.
+std::vector<std::pair<CachePolicy, int32_t>> policies(const Plan& plan) {
+  std::vector<std::pair<CachePolicy, int32_t>> out;
+  for (const CacheSpec& c : plan.caches) out.emplace_back(c.policy, c.window);
+  return out;
+}
+constexpr std::pair<CachePolicy, int32_t> kAll{CachePolicy::kGlobal, 0},
+    kEight{CachePolicy::kWindow, 8};
+
+TEST(Families, WindowsStandWhereTheFamilySays) {
+  using Policies = std::vector<std::pair<CachePolicy, int32_t>>;
+  EXPECT_EQ(policies(plan_of("gemma2", "gemma2")), (Policies{kEight, kAll, kEight, kAll}));
+  EXPECT_EQ(policies(plan_of("olmo3", "olmo2")), (Policies{kEight, kAll, kEight, kEight}));
+  EXPECT_EQ(policies(plan_of("olmo2", "olmo2")), Policies(4, kAll));
+  EXPECT_EQ(policies(plan_of("phi3-window", "phi3")), Policies(3, kEight));
+  EXPECT_EQ(policies(plan_of("phi3", "phi3")), Policies(3, kAll));
+}
+
+TEST(Families, Gemma2CapsScoresAndLogits) {
+  const Plan plan = plan_of("gemma2", "gemma2", {.fuse = false});
+  for (const Op* op : ops_of(plan, OpKind::attend)) EXPECT_EQ(op->attr.softcap, 3);
+  EXPECT_EQ(count(plan, OpKind::softcap), 1);
+  EXPECT_EQ(count(plan, OpKind::rms_norm), 4 * plan.n_layers + 1);
+}
+
+TEST(Families, Olmo3ScalesPositionsOfGlobalLayersOnly) {
+  const Plan plan = plan_of("olmo3", "olmo2");
+  for (const Op* op : ops_of(plan, OpKind::rope)) {
+    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.rope)].scale, op->layer == 1 ? 0.25 : 1);
+  }
+}
+
+TEST(Families, SmolLm3DoesNotRotateEveryFourthLayer) {
+  const Plan plan = plan_of("smollm3", "smollm3");
+  for (int32_t l = 0; l < plan.n_layers; ++l) {
+    EXPECT_EQ(ops_of(plan, OpKind::rope, l).empty(), l == 3) << "layer " << l;
+  }
+}
+
+// The published 7B v0.3 and Nemo, whose heads are not the width cut by their number.
+TEST(Families, LlamaServesMistral) {
+  struct Shape {
+    uint32_t width, heads, kv_heads, head_dim, feed_forward;
+    bool says_head_dim;
+  };
+  for (const Shape& s : {Shape{4096, 32, 8, 128, 14336, false}, {5120, 32, 8, 128, 14336, true}}) {
+    Header h("llama");
+    h.number("llama.block_count", 2).number("llama.embedding_length", s.width);
+    h.number("llama.context_length", 32768).number("llama.vocab_size", 32768);
+    h.number("llama.feed_forward_length", s.feed_forward);
+    h.number("llama.attention.head_count", s.heads);
+    h.number("llama.attention.head_count_kv", s.kv_heads);
+    h.number("llama.rope.dimension_count", s.head_dim).real("llama.rope.freq_base", 1e6f);
+    h.real("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    if (s.says_head_dim) {
+      h.number("llama.attention.key_length", s.head_dim);
+      h.number("llama.attention.value_length", s.head_dim);
+    }
+    h.tensor("token_embd.weight", {s.width, 32768}).tensor("output_norm.weight", {s.width});
+    h.tensor("output.weight", {s.width, 32768});
+    const uint64_t all = uint64_t{s.heads} * s.head_dim, few = uint64_t{s.kv_heads} * s.head_dim;
+    for (const std::string layer : {"blk.0.", "blk.1."}) {
+      h.tensor(layer + "attn_norm.weight", {s.width}).tensor(layer + "ffn_norm.weight", {s.width});
+      h.tensor(layer + "attn_q.weight", {s.width, all})
+          .tensor(layer + "attn_k.weight", {s.width, few});
+      h.tensor(layer + "attn_v.weight", {s.width, few});
+      h.tensor(layer + "attn_output.weight", {all, s.width});
+      h.tensor(layer + "ffn_gate.weight", {s.width, s.feed_forward});
+      h.tensor(layer + "ffn_up.weight", {s.width, s.feed_forward});
+      h.tensor(layer + "ffn_down.weight", {s.feed_forward, s.width});
+    }
+    const ModelPtr model = h.model();
+    auto c = compile(builtin(), model->file, {});
+    ASSERT_TRUE(c) << c.error().message;
+    EXPECT_EQ(testing::PrintToString(c->warnings), "{}");
+    EXPECT_EQ(ops_of(c->plan, OpKind::attend, 0)[0]->attr.head_dim, 128);
+    EXPECT_TRUE(ops_of(c->plan, OpKind::rope, 0)[0]->attr.rope_adjacent);
   }
 }
 
