@@ -101,6 +101,20 @@ TEST(Bpe, TheFirstOfEqualMergesCounts) {
   EXPECT_EQ(ids_of(*t, "abc"), (Ids{ab, 'c'}));
 }
 
+TEST(Bpe, AWordThatIsATokenNeedsNoMergesWhereThePretokenizerSaysSo) {
+  for (const char* pre : {"llama-bpe", "qwen2"}) {
+    TestVocabulary v = TestVocabulary::bpe(pre);
+    const Token hi = v.token(kSpace + "hi"), ab = v.merge("a", "b");
+    v.token("abc");
+    v->kinds.back() = TokenKind::kControl;
+    const auto t = v.make();
+    ASSERT_TRUE(t);
+    const bool whole = std::string(pre) == "llama-bpe";
+    EXPECT_EQ(ids_of(*t, "x hi"), whole ? (Ids{'x', hi}) : (Ids{'x', ' ', 'h', 'i'})) << pre;
+    EXPECT_EQ(ids_of(*t, "abc"), (Ids{ab, 'c'})) << pre;  // never a control token
+  }
+}
+
 TEST(Bpe, AMillionOfOneCharacterIsOneWord) {
   TestVocabulary v = TestVocabulary::bpe("gpt-2");
   const Token aa = v.merge("a", "a");
