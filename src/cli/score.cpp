@@ -96,7 +96,7 @@ Result<void> Scorer::append(std::span<const Token> ids, const Session::Progress&
   const auto go_on = [&](int64_t done, int64_t all) {
     return result.has_value() && out_.flush() && (!progress || progress(done, all));
   };
-  const Result<void> appended = session_.append_each(ids, row, go_on);
+  Result<void> appended = session_.append_each(ids, row, go_on);
   if (!result) return result;
   if (out_.failed()) return tl::unexpected(out_.error());
   if (appended) tokens_ += static_cast<int64_t>(ids.size());
