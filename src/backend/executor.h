@@ -60,7 +60,8 @@ class Executor {
   static Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan,
                                                    const format::GgufFile& file,
                                                    const kernels::Kernels& kernels,
-                                                   base::ThreadPool& pool, PrepareOptions options);
+                                                   base::ThreadPool& pool,
+                                                   const PrepareOptions& options);
   ~Executor();
 
   const Limits& limits() const;

@@ -84,7 +84,7 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
                                                     const format::GgufFile& file,
                                                     const kernels::Kernels& kernels,
                                                     base::ThreadPool& pool,
-                                                    PrepareOptions options) {
+                                                    const PrepareOptions& options) {
   const Limits& limits = options.limits;
   const int64_t row_bytes = plan.arena_row_bytes_all + plan.arena_row_bytes_wanted + 1;
   if (limits.rows < 1 || limits.wanted < 1 ||
