@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the experiments of docs/streaming.md and writes their tables and plots into docs/streaming.
+"""Runs the experiments of docs/streaming.md, writes their tables into it and their plots beside it.
 
 Usage: bench/streaming.py [--build DIR] [--results DIR] [EXPERIMENT ...]
 
@@ -25,6 +25,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "streaming.md"
 OUT = ROOT / "docs" / "streaming"
 MODELS = {  # short name: (name in the catalogue, shown as)
     "smollm2": ("smollm2-135m-instruct", "SmolLM2-135M-Instruct Q4_1"),
@@ -32,7 +33,7 @@ MODELS = {  # short name: (name in the catalogue, shown as)
     "qwen": ("qwen2.5-coder-0.5b-instruct", "Qwen2.5-Coder-0.5B-Instruct Q4_K_M"),
 }
 LENGTH = 20000  # tokens of the experiments on quality
-GRID_LENGTH = 10000  # of the sixteen variants of Gemma
+GRID_LENGTH = 8000  # of the sixteen variants of Gemma
 POSITIONS = 200
 TRAINED = 8192  # SmolLM2
 LLAMA_CPP_Q8 = {"smollm2": 0.0042, "gemma3": 0.0076, "qwen": 0.016}  # mean KL, 4 x 1,024 tokens
@@ -141,8 +142,8 @@ def sinks(lab):
 
 def gemma(lab):
     lab.run("gemma3-dense", "gemma3", "--dense", "--tokens", GRID_LENGTH, "--step", 128)
-    for pinned in (4, 0, 1, 8):
-        for view in (1024, 4096, 512, 2048):
+    for view in (1024, 4096, 512, 2048):
+        for pinned in (4, 0, 1, 8):
             lab.run(f"gemma3-{pinned}-{view - pinned}", "gemma3", *stream(pinned, view - pinned),
                     "--tokens", GRID_LENGTH, "--step", 128)
 
@@ -153,8 +154,8 @@ def long(lab):
                 "--last")
 
 
-NEEDLE_VIEW = 1024
-DISTANCES = (100, 300, 500, 700, 850, 950, 1100, 1300, 1600, 2000)
+NEEDLE_VIEW = 512
+DISTANCES = (50, 200, 350, 450, 550, 700, 1000)
 NUMBERS = ("7481", "2936", "5108")
 
 
@@ -173,7 +174,7 @@ def needle_text(lab, number, distance, planted):
             start += 1
         return out
 
-    lines = prose(NEEDLE_VIEW + 200)
+    lines = prose(NEEDLE_VIEW + 100)
     lines += [f"The secret number is {number}."] if planted else []
     lines += prose(distance)
     path = lab.results / f"needle-{number}-{distance}-{int(planted)}.txt"
@@ -198,8 +199,8 @@ STRETCHES = 4
 
 
 def kv(lab):
-    for precise in ([], ["--precise"]):
-        for kind in KV_TYPES:
+    for kind in KV_TYPES:
+        for precise in ([], ["--precise"]):
             for model in MODELS:
                 for i in range(STRETCHES):
                     lab.run(f"kv-{model}-{kind}{''.join(precise)}-{i}", model, "--dense",
@@ -463,10 +464,14 @@ def report_fork(lab):
 
 
 def report(lab):
+    """Tables go between `<!-- NAME -->` and `<!-- end -->` of the page."""
     OUT.mkdir(parents=True, exist_ok=True)
+    page = PAGE.read_text()
     for name in EXPERIMENTS:
-        text = globals()[f"report_{name}"](lab)
-        (OUT / f"{name}.md").write_text(text)
+        text = globals()[f"report_{name}"](lab).strip()
+        page = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)",
+                      lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page, flags=re.S)
+    PAGE.write_text(page)
 
 
 def main():
