@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -403,6 +404,24 @@ TEST(LayerBytes, OfTheDenseGemma4Models) {
         EXPECT_LT(static_cast<double>(all.allocated), 1.07 * static_cast<double>(all.payload));
       }
     }
+  }
+}
+
+// A fork from before a long append takes its blocks along when it goes.
+TEST(CacheSet, ADroppedForkLeavesNothingBehind) {
+  CacheOptions options;
+  options.stream = Stream{4, 300};
+  auto set = CacheSet::make(two_layers(), options);
+  ASSERT_TRUE(set);
+  std::optional<CacheSet> before;
+  for (int i = 0; i < 20; ++i) {
+    before.emplace(**set);
+    for (int pass = 0; pass < 4; ++pass) {
+      ASSERT_TRUE((*set)->reserve(250));
+      (*set)->commit(250);
+    }
+    before.reset();
+    EXPECT_EQ((*set)->allocated_bytes(), (*set)->held_bytes());
   }
 }
 

@@ -44,6 +44,12 @@ LayerCache& LayerCache::operator=(LayerCache other) noexcept {
   return *this;
 }
 
+// Often a fork that a long append did not need: others shall not keep what was only its own.
+LayerCache::~LayerCache() {
+  blocks_.clear();
+  if (pool_) pool_->trim();
+}
+
 size_t LayerCache::at(int64_t block) const {
   const int64_t i = block - start_block();
   return static_cast<size_t>(i < pinned_blocks() ? i : i - gap_);

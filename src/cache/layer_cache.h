@@ -55,7 +55,7 @@ class LayerCache {
   LayerCache(const LayerCache&) = default;
   LayerCache(LayerCache&&) = default;
   LayerCache& operator=(LayerCache other) noexcept;  // blocks go before the pool they came from
-  ~LayerCache() = default;
+  ~LayerCache();
 
   const KvShape& shape() const { return shape_; }
   Visibility visibility() const { return {start_, start_ + retention_.pinned, retention_.window}; }
