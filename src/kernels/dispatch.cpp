@@ -60,8 +60,8 @@ const IsaLevel* isa_levels() {
       level[kLevelCount] = {nullptr, 0};
     }
   };
-  static const Table table;
-  return table.level;
+  static const Table kTable;
+  return kTable.level;
 }
 
 }  // namespace culet::kernels
