@@ -139,9 +139,9 @@ class Parser {
       return error(place(), "unexpected indentation; this line belongs to no block");
     using Handler = Result<void> (Parser::*)();
     static constexpr std::pair<std::string_view, Handler> kHandlers[] = {
-        {"let", &Parser::let},     {"require", &Parser::require}, {"cache", &Parser::cache},
-        {"state", &Parser::state}, {"extern", &Parser::extern_},  {"ignore", &Parser::ignore},
-        {"kind", &Parser::kind},   {"model", &Parser::block},     {"layer", &Parser::block},
+        {"let", &Parser::let},     {"require", &Parser::require},      {"cache", &Parser::cache},
+        {"state", &Parser::state}, {"extern", &Parser::extern_target}, {"ignore", &Parser::ignore},
+        {"kind", &Parser::kind},   {"model", &Parser::block},          {"layer", &Parser::block},
     };
     for (const auto& [word, handler] : kHandlers)
       if (is_word(word)) return (this->*handler)();
@@ -286,7 +286,7 @@ class Parser {
     return {};
   }
 
-  Result<void> extern_() {
+  Result<void> extern_target() {
     ExternDecl e;
     e.place = place();
     if (!arch_.externs.empty()) return error(e.place, "'extern target' stands twice in this file");
