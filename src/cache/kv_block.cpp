@@ -47,7 +47,7 @@ void clear_rows(const KvShape& shape, int32_t rows, std::span<std::byte> block) 
   struct Part {
     size_t head, size, elements, scales;  // bytes: of a head, of an element, of all of them
   };
-  const auto part = [all](kernels::KvType type, int32_t dim) {
+  const auto part = [&](kernels::KvType type, int32_t dim) {
     const auto head = static_cast<size_t>(kernels::kv_head_bytes(type, dim));
     const size_t size = static_cast<size_t>(kernels::kv_head_bytes(type, 32)) / (32 * all);
     const size_t elements = static_cast<size_t>(dim) * all * size;
