@@ -667,5 +667,46 @@ TEST(Zip, DamagedArchives) {
   }
 }
 
+// Sizes and places of the ZIP64 form are written as all ones.
+TEST(Zip, ArchivesOfThe64BitFormAreRefused) {
+  const TempFolder folder;
+  write_text(folder / "content", "text");
+  const std::string out = folder / "x.whl";
+  ASSERT_EQ(std::system(fmt::format("python3 '{}' wheel '{}' a/b '{}' stored", kScript, out,
+                                    folder / "content")
+                            .c_str()),
+            0);
+  const std::string archive = read_text(out);
+  const size_t end = archive.rfind("PK\5\6"), entry = archive.rfind("a/b") - 46;
+  ASSERT_NE(end, std::string::npos);
+  ASSERT_EQ(archive.substr(entry, 4), "PK\1\2");
+  for (const size_t field : {end + 12, end + 16, entry + 20, entry + 42}) {
+    std::string changed = archive;
+    changed.replace(field, 4, 4, '\xff');
+    const auto got = extract_member(std::as_bytes(std::span(changed)), "a/b", 500, {});
+    ASSERT_FALSE(got) << field;
+    EXPECT_EQ(got.error().code, ErrorCode::kUnsupported) << field;
+  }
+}
+
+TEST(Notes, OnlyWholeOnesOfThisFormatAreRead) {
+  const std::string sum(64, 'a');
+  const auto note = [&](const std::string& format, const std::string& sha256) {
+    return fmt::format(
+        R"({{"format": "{}", "origin": "hf:a/b", "asked": ["main", 5], "sha256": "{}", "bytes": 7}})",
+        format, sha256);
+  };
+  const auto good = parse_source(note("culet-source 1", sum));
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(good->origin, "hf:a/b");
+  EXPECT_EQ(good->asked, std::vector<std::string>{"main"});
+  EXPECT_EQ(good->bytes, 7u);
+  for (const std::string& bad :
+       {note("culet-source 2", sum), note("culet-source 1", "../" + sum.substr(3)),
+        note("culet-source 1", ""), std::string("{}"), std::string("[]"), std::string()}) {
+    EXPECT_FALSE(parse_source(bad)) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace culet::resolve
