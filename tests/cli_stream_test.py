@@ -20,8 +20,6 @@ from cli_test import CLEAN, GEMMA, GOLDEN, LLAMA, Case, culet, lines, with_chat_
 
 LFM2 = str(GOLDEN / "tiny/lfm2/model.gguf")
 PHI3 = str(GOLDEN / "tiny/phi3-longrope/model.gguf")
-ARCH = next(str(folder) for folder in (GOLDEN.parent.parent / "arch", GOLDEN.parent / "arch")
-            if (folder / "phi3.arch").exists())
 WORDS = "the a rain in Spain falls mainly on plain stone light glass cuts every facet of it 42 <eos>".split()
 
 
@@ -309,7 +307,7 @@ class Snapshots(StreamCase):
 
     def test_what_cannot_stream_is_refused(self):
         for command in (["score", PHI3, "--ids"], ["run", PHI3, "x"], ["show", PHI3]):
-            refused = culet(*command, "--stream", "--arch-dir", ARCH, stdin=b"[5, 6]")
+            refused = culet(*command, "--stream", stdin=b"[5, 6]")
             self.assert_error(refused, 1, "endless stream", "length of the context", "phi3.arch:")
             self.assertEqual(refused.stdout, b"")
 
@@ -373,6 +371,23 @@ class Run(StreamCase):
         self.assertIn("answer 200 tokens", plain.stderr.decode())
         long = self.events(prose(200), "--raw", "--stream", "-n", "2", "--ctx", "40")
         self.assertGreater(long[0]["prompt_tokens"], 500)
+
+    def test_interrupted(self):
+        greedy = ("--raw", "--temp", "0", "--logit-bias", "1=-inf", "--stream", "--ctx", "40")
+        running = subprocess.Popen([cli_test.CULET, "run", GEMMA, "the rain", *greedy, "--jsonl", "-n",
+                                    "-1", "--save", self.snapshot], stdin=subprocess.DEVNULL, env=CLEAN,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+        self.addCleanup(running.kill)
+        output = b"".join(running.stdout.readline() for _ in range(60))
+        running.send_signal(signal.SIGINT)
+        rest, errors = running.communicate(timeout=60)
+        self.assertEqual((running.returncode, errors), (130, b""))
+        events = [json.loads(line) for line in (output + rest).splitlines()]
+        self.assertEqual((events[-1]["event"], events[-1]["reason"]), ("finished", "cancelled"))
+        ids = [e["id"] for e in events if e["event"] == "text" and e["id"] is not None]
+        self.assertGreater(len(ids), 40)
+        _, more, _ = self.answer("", *greedy, "-n", "5", "--resume", self.snapshot)
+        self.assertEqual(self.answer("the rain", *greedy, "-n", str(len(ids) + 5))[1], ids + more)
 
     def test_pinned_prompts(self):
         prompt = "the rain in Spain falls mainly on the plain"
