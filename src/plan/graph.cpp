@@ -289,7 +289,6 @@ class Builder {
       case Kind::kIf:
         return is_value(*e.kids[1]) || is_value(*e.kids[2]);
       case Kind::kTuple:
-        return true;
       case Kind::kAs:
         return true;
       case Kind::kIndex:
@@ -368,6 +367,7 @@ class Builder {
       return out;
     }
     std::vector<std::string> known;
+    known.reserve(scope_.size());
     for (const auto& [n, v] : scope_) known.push_back(n);
     if (facts_.let(e.text))
       return error(e.place, fmt::format("'{}' is a fact, a value is needed here", e.text));

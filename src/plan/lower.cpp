@@ -26,7 +26,7 @@ class PinnedQuery {
  public:
   PinnedQuery(Plan* plan, size_t attend) : plan_(plan), attend_(attend) {
     const int32_t layer = plan->ops[attend].layer;
-    for (size_t k = attend; k-- > 0 && plan->ops[k].layer == layer;) first_ = k;
+    while (first_ > 0 && plan->ops[first_ - 1].layer == layer) --first_;
   }
 
   // The value that stands for v at the pinned position; v itself where no rope is behind it.
