@@ -1,7 +1,7 @@
 # Thin on purpose: CMakePresets.json configures, scripts/ do the work; here is only what depends on what.
 #   make run PROMPT="..." MODEL=name-or-path ARGS="--temp 0"
 .DEFAULT_GOAL := help
-.PHONY: help run build install deb test check format asan tsan fuzz coverage clean
+.PHONY: help run build install deb test check format asan tsan fuzz soak coverage clean
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct
@@ -22,6 +22,7 @@ help:
 	@echo 'make format   format the sources in place'
 	@echo 'make asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (make tsan: threads)'
 	@echo 'make fuzz     build the libFuzzer programs'
+	@echo 'make soak     PROGRAMS (10000) random programs over sessions, against the same tokens computed cold'
 	@echo 'make coverage which lines of src/ the unit tests and fuzz corpora run'
 	@echo 'make clean    remove build/'
 
@@ -79,6 +80,11 @@ asan tsan: %: build/%/build.ninja
 fuzz: build/fuzz/build.ninja
 	@cmake --build --preset fuzz
 	@echo 'Run one: build/fuzz/fuzz/gguf_fuzz build/fuzz/found fuzz/corpus/gguf  (first: mkdir -p build/fuzz/found)'
+
+PROGRAMS ?= 10000
+soak: build/test/build.ninja
+	@cmake --build --preset test --target memory_test
+	@CULET_PROGRAMS=$(PROGRAMS) build/test/tests/memory_test --gtest_filter='*RandomPrograms*'
 
 coverage: build/coverage/build.ninja
 	@cmake --build --preset coverage
