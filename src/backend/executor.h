@@ -24,14 +24,16 @@
 namespace culet::backend {
 
 struct Limits {
-  int32_t rows = 256;   // rows of one pass: longer inputs are cut here (never changes a bit)
+  // Rows of one pass: longer inputs are cut here (never changes a bit). A sequence of an encoder is
+  // never cut: its rows are one segment.
+  int32_t rows = 256;
   int32_t wanted = 64;  // rows of one pass whose outputs are wanted
 };
 
 // One session's consecutive rows in a batch.
 struct Segment {
   cache::CacheSet* caches;  // null for an encoder
-  int64_t start;            // absolute position of the first row: caches->length()
+  int64_t start;            // absolute position of the first row: caches->length(); encoder: 0
   std::span<const int32_t> tokens;
   std::span<const int32_t> wanted;  // ascending indices into tokens whose outputs are wanted
 };
@@ -73,10 +75,12 @@ class Executor {
   // nobody asks (then it costs nothing). Timing never changes a bit.
   Result<void> run(Workspace& workspace, std::span<const Segment> batch,
                    std::span<double> timing = {}) const;
-  // Output `name` of the wanted rows of the last run, in batch order: [wanted, width]. Valid until
-  // the next run.
+  // Output `name` of the wanted rows of the last run, in batch order: [wanted, width]; of every row
+  // where the plan makes it for all (encoders). Valid until the next run.
   std::span<const float> output(const Workspace& workspace, std::string_view name) const;
   int32_t output_width(std::string_view name) const;
+  // Positions that every table of positions has a row for; INT64_MAX: there is no such table.
+  int64_t positions() const;
 
   // What explain prints beside each op: the kernel's name, and bytes read a row / in all.
   struct OpNote {

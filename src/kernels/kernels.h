@@ -94,7 +94,7 @@ struct KvEntry {
   uint32_t query;       // 0: the query rotated at its own position; 1: the pinned query
 };
 
-// Key s is visible to the row at position p iff s <= p and (s < pinned_end or p - s < window).
+// Key s is visible to a row of position p iff s <= p and (s < pinned_end or p - s < window).
 struct AttendArgs {
   const KvEntry* entries;  // ascending position
   int64_t n_entries;
@@ -104,7 +104,7 @@ struct AttendArgs {
   const float* q[2];   // [rows, q_stride]: own and pinned query (q[1] may be null); a row holds
                        // all query heads, head h of kv head g at (g * heads_per_kv + h) * head_dim
   int64_t q_stride;
-  const int64_t* positions;  // [rows] ascending absolute positions
+  const int64_t* positions;  // [rows] p, not descending: a row's own, or how far ahead it sees
   int64_t rows;
   int32_t heads_per_kv, kv_head, head_dim, value_dim;
   float scale;  // score = dot * scale, then softcap if > 0: cap * tanh(score / cap)

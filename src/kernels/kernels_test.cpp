@@ -427,6 +427,36 @@ TEST(Attention, RowIsIndependentOfItsBatch) {
   }
 }
 
+// Rows may see the same keys, or up to one that is not there: what a full mask and a band ask for.
+TEST(Attention, RowsMaySeeAhead) {
+  std::vector<Table> all = tables();
+  all.push_back({"scalar", scalar()});
+  const AttentionShape s{
+      .rows = 30, .length = 70, .heads_per_kv = 5, .head_dim = 32, .value_dim = 24, .window = 41};
+  for (const bool full : {true, false}) {
+    AttentionCase c(s, 9);
+    for (size_t r = 0; r < c.positions.size(); r++)
+      c.positions[r] = full ? s.length - 1 : int64_t(r) + 20;
+    if (full) c.args.window = std::numeric_limits<int64_t>::max();
+    const std::vector<float> want = c.run(scalar(), 1, nullptr);
+    for (const Table& t : all) EXPECT_SAME(c.run(t.kernels, 1, nullptr), want) << full;
+    // Alone, with the same keys.
+    for (int64_t r = 0; r < s.rows; r += 7) {
+      AttentionCase one(s, 9);
+      one.positions = c.positions;
+      one.shape.rows = one.args.rows = 1;
+      one.args.window = c.args.window;
+      one.args.positions = one.positions.data() + r;
+      one.args.q[0] += r * one.args.q_stride;
+      one.args.q[1] += r * one.args.q_stride;
+      const int64_t values = s.heads_per_kv * s.value_dim;
+      for (const Table& t : all)
+        EXPECT_SAME(one.run(t.kernels, 1, nullptr),
+                    std::vector<float>(want.begin() + r * values, want.begin() + (r + 1) * values));
+    }
+  }
+}
+
 // Splitting a block into two entries changes nothing when both name the same query.
 TEST(Attention, SplitEntriesEqualOneEntry) {
   std::vector<Table> all = tables();

@@ -17,6 +17,9 @@ struct Shape {
   float softcap = 0;
   bool wanted_only = true;  // attend runs for the wanted rows
   int32_t rope = 0;         // dims; 0: none
+  bool own = false;         // attention without a cache, as encoders have it
+  plan::Mask mask = plan::Mask::kCausal;
+  int32_t band = 0;
 };
 
 struct AttentionModel {
@@ -32,6 +35,10 @@ struct AttentionModel {
           {.base = 1000, .scale = 0.5, .attn_factor = 1, .dims = s.rope, .factors = plan::kNone});
       q = rope(q, {s.heads, s.head_dim}), k = rope(k, {s.kv_heads, s.head_dim});
     }
+    if (s.own) {
+      attend_own(q, k, v);
+      return;
+    }
     const int32_t cache = model.cache(
         {"kv", 0, s.window > 0 ? plan::CachePolicy::kWindow : plan::CachePolicy::kGlobal, s.window,
          s.kv_heads, s.head_dim, s.value_dim});
@@ -46,6 +53,17 @@ struct AttentionModel {
     attr.scale = 3.0f, attr.softcap = s.softcap;
     model.op(OpKind::attend, {q}, {y}, {}, attr);
     if (!s.wanted_only) y = select(y, {s.heads * s.value_dim});
+    model.plan.outputs.push_back({"y", y});
+    model.finish();
+  }
+  void attend_own(ValueId q, ValueId k, ValueId v) {
+    const ValueId y = model.value({s.heads * s.value_dim});
+    Attributes attr;
+    attr.heads = s.heads, attr.kv_heads = s.kv_heads, attr.head_dim = s.head_dim,
+    attr.value_dim = s.value_dim;
+    attr.scale = 3.0f, attr.softcap = s.softcap;
+    attr.mask = s.mask, attr.band = s.band;
+    model.op(OpKind::attend, {q, k, v}, {y}, {}, attr);
     model.plan.outputs.push_back({"y", y});
     model.finish();
   }
@@ -80,7 +98,16 @@ struct AttentionModel {
                     : x(pair) * std::sin(angle) + x(pair + half) * std::cos(angle);
   }
 
+  // The first and the last key that the row at p of a sequence of n tokens sees.
+  std::pair<int64_t, int64_t> seen(int64_t p, int64_t n) const {
+    if (s.mask == plan::Mask::kFull) return {0, n - 1};
+    if (s.mask == plan::Mask::kBand)
+      return {std::max<int64_t>(0, p - s.band), std::min(n - 1, p + s.band)};
+    return {s.window > 0 ? std::max<int64_t>(0, p - s.window + 1) : 0, p};
+  }
+
   std::vector<double> oracle(const std::vector<int32_t>& tokens, int64_t p) const {
+    const auto [first, last] = seen(p, static_cast<int64_t>(tokens.size()));
     const std::vector<float> q = model.dequantized(table[0]), k = model.dequantized(table[1]),
                              v = model.dequantized(table[2]);
     std::vector<double> out;
@@ -88,7 +115,7 @@ struct AttentionModel {
       const int32_t kv = h / (s.heads / s.kv_heads);
       std::vector<double> sum(static_cast<size_t>(s.value_dim), 0);
       double total = 0;
-      for (int64_t j = s.window > 0 ? std::max<int64_t>(0, p - s.window + 1) : 0; j <= p; ++j) {
+      for (int64_t j = first; j <= last; ++j) {
         double dot = 0;
         for (int32_t d = 0; d < s.head_dim; ++d) {
           dot += at(q, tokens[static_cast<size_t>(p)], p, s.heads * s.head_dim, h, s.head_dim, d,
@@ -199,7 +226,129 @@ TEST(Attention, ThreadsAndPassesChangeNothing) {
   }
 }
 
-TEST(Attention, EncodersAreRefusedByName) {
+// ---------------------------------------------------------------- without a cache
+
+const Shape kEncoders[] = {
+    {.own = true, .mask = plan::Mask::kFull},
+    {.own = true, .mask = plan::Mask::kCausal},
+    {.softcap = 2, .own = true, .mask = plan::Mask::kBand, .band = 0},
+    {.heads = 3, .kv_heads = 3, .own = true, .mask = plan::Mask::kBand, .band = 4},
+    {.heads = 5, .kv_heads = 1, .rope = 8, .own = true, .mask = plan::Mask::kBand, .band = 40},
+    {.rope = 16, .own = true, .mask = plan::Mask::kBand, .band = 1000000000},
+};
+
+// Sequences as one pass, one behind another.
+std::vector<std::vector<float>> encode(Prepared* p, const std::vector<std::vector<int32_t>>& all) {
+  std::vector<Segment> batch;
+  for (const auto& tokens : all) batch.push_back({nullptr, 0, tokens, {}});
+  const auto ran = p->executor->run(*p->workspace, batch);
+  EXPECT_TRUE(ran) << (ran ? "" : ran.error().message);
+  std::span<const float> rows = p->executor->output(*p->workspace, "y");
+  const auto width = static_cast<size_t>(p->executor->output_width("y"));
+  std::vector<std::vector<float>> out;
+  for (const auto& tokens : all) {
+    const auto own = rows.first(tokens.size() * width);
+    rows = rows.subspan(own.size());
+    out.emplace_back(own.begin(), own.end());
+  }
+  EXPECT_TRUE(rows.empty());
+  return out;
+}
+
+TEST(OwnKeys, AgainstTheOracle) {
+  for (const Shape& shape : kEncoders) {
+    AttentionModel m(shape);
+    Prepared p(m.model, 2);
+    for (const size_t n : {1, 5, 32, 33, 100}) {
+      const std::vector<int32_t> tokens = some_tokens(n);
+      const std::vector<float> y = encode(&p, {tokens})[0];
+      for (size_t t = 0; t < n; ++t) {
+        const std::vector<double> want = m.oracle(tokens, static_cast<int64_t>(t));
+        for (size_t i = 0; i < want.size(); ++i) {
+          ASSERT_NEAR(y[t * want.size() + i], want[i], 2e-6)
+              << n << " " << t << " " << i << " band " << shape.band;
+        }
+      }
+    }
+  }
+}
+
+// Sequences long enough for several parts, and so many that their blocks do not fit at once.
+TEST(OwnKeys, ThreadsAndCompanyChangeNothing) {
+  for (const Shape& shape : {Shape{.heads = 3,
+                                   .kv_heads = 1,
+                                   .head_dim = 8,
+                                   .value_dim = 8,
+                                   .own = true,
+                                   .mask = plan::Mask::kFull},
+                             Shape{.heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 8,
+                                   .value_dim = 8,
+                                   .own = true,
+                                   .mask = plan::Mask::kBand,
+                                   .band = 700},
+                             Shape{.heads = 2,
+                                   .kv_heads = 2,
+                                   .head_dim = 8,
+                                   .value_dim = 8,
+                                   .own = true,
+                                   .mask = plan::Mask::kBand,
+                                   .band = 9}}) {
+    AttentionModel m(shape);
+    std::vector<std::vector<int32_t>> sequences = {some_tokens(2100, 1), some_tokens(1, 2)};
+    for (uint32_t i = 0; i < 80; ++i) sequences.push_back(some_tokens(i % 3 ? 1 : 7 * i % 67, i));
+    std::vector<std::vector<float>> want;
+    for (int threads : {1, 2, 3, 4}) {
+      Prepared p(m.model, threads, {.rows = 3500, .wanted = 1});
+      const auto together = encode(&p, sequences);
+      if (want.empty()) {
+        for (const auto& tokens : sequences) want.push_back(encode(&p, {tokens})[0]);
+      }
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_EQ(kernels::test::first_difference(together[i], want[i]), want[i].size())
+            << threads << " threads, sequence " << i;
+      }
+      EXPECT_EQ(kernels::test::first_difference(encode(&p, {sequences[0]})[0], want[0]),
+                want[0].size())
+          << threads << " threads, alone";
+    }
+    for (const int64_t row : {0, 1023, 1024, 2099}) {
+      const std::vector<double> oracle = m.oracle(sequences[0], row);
+      for (size_t i = 0; i < oracle.size(); ++i) {
+        ASSERT_NEAR(want[0][static_cast<size_t>(row) * oracle.size() + i], oracle[i], 2e-5) << row;
+      }
+    }
+  }
+}
+
+TEST(OwnKeys, EveryInstructionSetGivesTheSameBits) {
+  for (const Shape& shape : kEncoders) {
+    AttentionModel m(shape);
+    const std::vector<int32_t> tokens = some_tokens(120);
+    Prepared scalar(m.model, 1, {}, "scalar");
+    const std::vector<float> want = encode(&scalar, {tokens})[0];
+    for (const kernels::IsaLevel* level = kernels::isa_levels(); level->name; ++level) {
+      if (!level->usable) continue;
+      Prepared p(m.model, 2, {}, level->name);
+      EXPECT_EQ(kernels::test::first_difference(encode(&p, {tokens})[0], want), want.size())
+          << level->name << " band " << shape.band;
+    }
+  }
+}
+
+TEST(OwnKeys, APassAllocatesNothing) {
+  AttentionModel m(kEncoders[3]);
+  Prepared p(m.model, 2);
+  const std::vector<int32_t> tokens = some_tokens(100);
+  const Segment segment{nullptr, 0, tokens, {}};
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(p.executor->run(*p.workspace, {&segment, 1}));
+  const int64_t before = allocation_count();
+  ASSERT_TRUE(p.executor->run(*p.workspace, {&segment, 1}));
+  EXPECT_EQ(allocation_count(), before);
+}
+
+TEST(Attention, OtherMasksOverACacheAreRefusedByName) {
   AttentionModel m({});
   for (plan::Op& op : m.model.plan.ops) {
     if (op.kind == OpKind::attend) op.attr.mask = plan::Mask::kFull;

@@ -77,9 +77,9 @@ Result<plan::LayerRange> bind_range(const Binder& b, int32_t first, int32_t coun
   for (int32_t i = first; i < first + count; ++i) {
     CULET_TRY(BoundOp op, bind_op(b, i));
     program->notes.push_back(note_of(b, op));
-    if (op.rows_of != nullptr) {
-      program->vocabulary =
-          std::min(program->vocabulary, static_cast<int64_t>(op.rows_of->dims[1]));
+    if (op.rows_of != nullptr && !op.attr.by_type) {
+      int64_t& most = op.attr.by_position ? program->positions : program->vocabulary;
+      most = std::min(most, static_cast<int64_t>(op.rows_of->dims[1]));
     }
     const bool any = static_cast<int32_t>(program->ops.size()) > start;
     if (any && can_join(program->ops.back(), op)) {
@@ -148,14 +148,6 @@ Result<void> check_supported(const plan::Plan& plan) {
   for (const plan::Op& op : plan.ops) {
     if (find_entry(op.kind) == nullptr) return unsupported(plan, op, "");
   }
-  for (const plan::Output& output : plan.outputs) {
-    if (plan.values[static_cast<size_t>(output.value)].rows != plan::RowSet::kWanted) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("this version runs decoders only; output '{}' of architecture {} is "
-                              "made for every row",
-                              output.name, plan.architecture));
-    }
-  }
   return {};
 }
 
@@ -190,6 +182,12 @@ int64_t scratch_bytes(const Binder& binder, int64_t rows) {
 int64_t shared_bytes(const plan::Plan& plan, int threads) {
   int64_t most = 64;
   for (const plan::Op& op : plan.ops) most = std::max(most, attend_shared_bytes(op, threads));
+  return most;
+}
+
+int64_t own_key_bytes(const plan::Plan& plan) {
+  int64_t most = 0;
+  for (const plan::Op& op : plan.ops) most = std::max(most, own_block_bytes(op));
   return most;
 }
 

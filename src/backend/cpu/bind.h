@@ -17,6 +17,7 @@ struct Program {
   std::vector<int32_t> rope_dims;
   std::vector<bool> pinned;  // by Plan::ropes: some query is also turned at its pinned position
   int64_t vocabulary = INT32_MAX;  // tokens that every embed has a row for
+  int64_t positions = INT64_MAX;   // positions likewise
 };
 
 // kUnsupported for an op without a kernel, before any weight is touched.
@@ -25,5 +26,7 @@ Result<Program> bind(const Binder& binder);
 // Scratch bytes of one worker, and of the calling thread, for passes of `rows` rows.
 int64_t scratch_bytes(const Binder& binder, int64_t rows);
 int64_t shared_bytes(const plan::Plan& plan, int threads);
+// Bytes of the keys and values of one block of 32 rows where attention has no cache; else 0.
+int64_t own_key_bytes(const plan::Plan& plan);
 
 }  // namespace culet::backend

@@ -94,6 +94,9 @@ struct Step {
   const int32_t* rope_dims;
   std::vector<kernels::KvEntry>* entries;  // scratch of attend
   std::vector<AttendSegment>* attend_segments;
+  int64_t* reach;     // scratch of attend without a cache: [rows of kAll]
+  uint8_t* own_keys;  // likewise: room for own_blocks blocks of keys and values
+  int64_t own_blocks;
   uint8_t* scratch;         // pool size x scratch_bytes
   int64_t scratch_bytes;    // of one worker
   uint8_t* shared_scratch;  // of the calling thread, for results that tasks hand over
@@ -168,5 +171,7 @@ std::span<const OpEntry> memory_ops();
 bool can_join(const BoundOp& run, const BoundOp& next);
 // ops_attention.cpp: bytes of Step::shared_scratch that attend needs.
 int64_t attend_shared_bytes(const plan::Op& op, int threads);
+// ops_attention.cpp: bytes of a block of Step::own_keys; 0: the op needs none.
+int64_t own_block_bytes(const plan::Op& op);
 
 }  // namespace culet::backend

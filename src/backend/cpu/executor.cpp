@@ -23,9 +23,10 @@ constexpr int kWanted = static_cast<int>(plan::RowSet::kWanted);
 constexpr int64_t kMostBytes = int64_t{1} << 42;  // address space of a workspace
 
 struct Workspace {
-  Region arena[kRowSets], scratch, shared, tables;
+  Region arena[kRowSets], scratch, shared, tables, own_keys;
   std::vector<int32_t> tokens;
   std::vector<int64_t> positions[kRowSets], pinned_positions;  // pinned: of all rows
+  std::vector<int64_t> reach;
   std::vector<int32_t> source[kRowSets];
   std::vector<SegmentRows> segments[kRowSets];
   std::vector<const float*> rope_tables, pinned_tables;
@@ -35,6 +36,15 @@ struct Workspace {
 
 void WorkspaceDeleter::operator()(Workspace* workspace) const { delete workspace; }
 
+namespace {
+
+// Whole blocks for the rows of one pass.
+int64_t own_blocks(int64_t rows) {
+  return (rows + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows;
+}
+
+}  // namespace
+
 struct Executor::Impl {
   const plan::Plan* plan;
   const kernels::Kernels* kernels;
@@ -43,6 +53,7 @@ struct Executor::Impl {
   Weights weights;
   Program program;
   int64_t scratch = 0, shared = 0;  // bytes: of a worker, of the calling thread
+  int64_t own_block = 0;            // bytes
 
   int64_t arena_bytes(int set) const {
     return set == kAll ? limits.rows * plan->arena_row_bytes_all
@@ -54,7 +65,7 @@ struct Executor::Impl {
   }
   uint64_t workspace_bytes() const {
     return static_cast<uint64_t>(arena_bytes(kAll) + arena_bytes(kWanted) + table_bytes() +
-                                 scratch * pool->size());
+                                 own_blocks(limits.rows) * own_block + scratch * pool->size());
   }
 
   Result<void> check(std::span<const Segment> batch) const;
@@ -79,6 +90,7 @@ size_t Executor::runs_with(size_t op) const {
 }
 uint64_t Executor::packed_bytes() const { return impl_->weights.packed_bytes(); }
 uint64_t Executor::workspace_bytes() const { return impl_->workspace_bytes(); }
+int64_t Executor::positions() const { return impl_->program.positions; }
 
 Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
                                                     const format::GgufFile& file,
@@ -105,6 +117,7 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   CULET_TRY(impl->program, bind(binder));
   impl->scratch = scratch_bytes(binder, limits.rows);
   impl->shared = shared_bytes(plan, pool.size());
+  impl->own_block = own_key_bytes(plan);
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
 
@@ -119,6 +132,7 @@ Executor::Memory Executor::memory(const plan::Plan& plan, const format::GgufFile
   const int64_t rows = options.limits.rows;
   const int64_t workspace = rows * (plan.arena_row_bytes_all + tables) +
                             options.limits.wanted * plan.arena_row_bytes_wanted +
+                            own_blocks(rows) * own_key_bytes(plan) +
                             scratch_bytes(binder, rows) * threads;
   return {sizes.packed, sizes.converted, sizes.mapped, static_cast<uint64_t>(workspace)};
 }
@@ -131,6 +145,11 @@ WorkspacePtr Executor::make_workspace() const {
                                   Region::kSparse) &&
               w->shared.allocate(static_cast<size_t>(impl.shared) + kTail, Region::kSparse) &&
               w->tables.allocate(static_cast<size_t>(impl.table_bytes()) + kTail, Region::kSparse);
+  if (impl.own_block > 0) {
+    const int64_t bytes = own_blocks(impl.limits.rows) * impl.own_block;
+    done = done && w->own_keys.allocate(static_cast<size_t>(bytes) + kTail, Region::kSparse);
+    w->reach.resize(static_cast<size_t>(impl.limits.rows));
+  }
   for (int set = 0; set < kRowSets; ++set) {
     const auto rows = static_cast<size_t>(set == kAll ? impl.limits.rows : impl.limits.wanted);
     done = done && w->arena[set].allocate(static_cast<size_t>(impl.arena_bytes(set)) + kTail,
@@ -162,6 +181,11 @@ Result<void> Executor::Impl::check(std::span<const Segment> batch) const {
     for (int32_t w : segment.wanted) {
       CULET_CHECK(w > last && static_cast<size_t>(w) < segment.tokens.size());
       last = w;
+    }
+    if (segment.start + static_cast<int64_t>(segment.tokens.size()) > program.positions) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} tokens are more than the {} positions that the model has",
+                              segment.tokens.size(), program.positions));
     }
     for (int32_t token : segment.tokens) {
       if (token < 0 || token >= program.vocabulary) {
@@ -232,6 +256,9 @@ Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
   s.rope_dims = program.rope_dims.data();
   s.entries = &w->entries;
   s.attend_segments = &w->attend_segments;
+  s.reach = w->reach.data();
+  s.own_keys = w->own_keys.data();
+  s.own_blocks = own_blocks(limits.rows);
   s.scratch = w->scratch.data();
   s.scratch_bytes = scratch;
   s.shared_scratch = w->shared.data();
@@ -312,9 +339,9 @@ std::span<const float> Executor::output(const Workspace& workspace, std::string_
   const plan::ValueId id = impl_->plan->output(name);
   CULET_CHECK(id != plan::kNone);
   const plan::Value& value = impl_->plan->values[static_cast<size_t>(id)];
-  const size_t rows = workspace.positions[kWanted].size();
-  const uint8_t* start =
-      workspace.arena[kWanted].data() + value.offset * static_cast<int64_t>(rows);
+  const int set = static_cast<int>(value.rows);
+  const size_t rows = workspace.positions[set].size();
+  const uint8_t* start = workspace.arena[set].data() + value.offset * static_cast<int64_t>(rows);
   return {reinterpret_cast<const float*>(start), rows * static_cast<size_t>(value.width)};
 }
 

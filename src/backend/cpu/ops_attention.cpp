@@ -1,4 +1,11 @@
-// append: this step's keys and values into the cache. attend: softmax attention over its entries.
+// append: this step's keys and values into the cache. attend: softmax attention over its entries,
+// or, without a cache (encoders), over the keys and values of the sequence itself.
+//
+// An encoder's sequence is whole in its pass, so its rows are stored into blocks of the pass's own
+// memory, as float32, and met by the same kernel as a cache's blocks. A key is seen up to a row's
+// reach: the row's position where the mask is causal, the end of the sequence where it is full,
+// n positions on where it is a band. So what the kernel is told as a row's position is its reach,
+// and a band of n is a window of 2 n + 1 that ends there.
 //
 // Work of attend is cut into units: a segment's tile of rows x one kv head (all its query heads
 // together, so a loaded key serves rows x heads dots). A row's keys are summed in parts at
@@ -24,25 +31,29 @@ constexpr int64_t kInlineProducts = 65536;  // multiply-adds below which nobody 
 
 // ---------------------------------------------------------------- append
 
-struct AppendArgs {
-  const float* k;  // [rows, kv_heads * head_dim]
-  const float* v;  // [rows, kv_heads * value_dim]
-  cache::LayerCache* cache;
-  int64_t start;  // position of row 0
-};
-
-void store_rows(const kernels::Kernels& kernels, const AppendArgs& a, int64_t first, int64_t end) {
-  const cache::KvShape& s = a.cache->shape();
-  for (int64_t r = first; r < end; ++r) {
-    const cache::KvSlot slot = a.cache->slot(a.start + r);
-    const float* k = a.k + r * s.kv_heads * s.head_dim;
-    const float* v = a.v + r * s.kv_heads * s.value_dim;
-    kernels.kv_store(s.k_type, s.v_type, k, v, s.kv_heads, s.head_dim, s.value_dim, slot.k_block,
-                     slot.v_block, slot.row);
-  }
+// Stores rows [0, count) of k and v, whose positions begin at `start`, where slot(position) says.
+// A task owns whole blocks: neighboring rows of a block share cache lines.
+template <class F>
+void store_rows(const Step& step, const cache::KvShape& s, const float* k, const float* v,
+                int64_t start, int64_t count, F&& slot) {
+  const int64_t k_width = int64_t{s.kv_heads} * s.head_dim;
+  const int64_t v_width = int64_t{s.kv_heads} * s.value_dim;
+  const auto store = [&](int64_t first, int64_t end) {
+    for (int64_t r = first; r < end; ++r) {
+      const cache::KvSlot to = slot(start + r);
+      step.k->kv_store(s.k_type, s.v_type, k + r * k_width, v + r * v_width, s.kv_heads, s.head_dim,
+                       s.value_dim, to.k_block, to.v_block, to.row);
+    }
+  };
+  if (count * (k_width + v_width) < kInlineFloats) return store(0, count);
+  const int64_t block0 = start / kernels::kKvBlockRows;
+  const int64_t block1 = (start + count - 1) / kernels::kKvBlockRows + 1;
+  step.pool->run(block1 - block0, [&](int64_t task, int) {
+    const int64_t first = (block0 + task) * kernels::kKvBlockRows - start;
+    store(std::max<int64_t>(0, first), std::min(count, first + kernels::kKvBlockRows));
+  });
 }
 
-// A task owns whole blocks: neighboring rows of a block share cache lines.
 void run_append(const BoundOp& op, Step& step) {
   const Slot &k = op.in[0], &v = op.in[1];
   const SegmentRows* segments = step.segments[static_cast<int>(k.rows)];
@@ -50,20 +61,10 @@ void run_append(const BoundOp& op, Step& step) {
     const Segment& segment = step.batch[s];
     const SegmentRows rows = segments[s];
     if (rows.count == 0) continue;
-    const AppendArgs args{step.floats(k) + rows.first * k.width,
-                          step.floats(v) + rows.first * v.width, &segment.caches->at(op.attr.cache),
-                          segment.start};
-    const int64_t block0 = segment.start / kernels::kKvBlockRows;
-    const int64_t block1 = (segment.start + rows.count - 1) / kernels::kKvBlockRows + 1;
-    if (rows.count * (k.width + v.width) < kInlineFloats) {
-      store_rows(*step.k, args, 0, rows.count);
-      continue;
-    }
-    step.pool->run(block1 - block0, [&](int64_t task, int) {
-      const int64_t p = (block0 + task) * kernels::kKvBlockRows - segment.start;
-      store_rows(*step.k, args, std::max<int64_t>(0, p),
-                 std::min(rows.count, p + kernels::kKvBlockRows));
-    });
+    cache::LayerCache& cache = segment.caches->at(op.attr.cache);
+    store_rows(step, cache.shape(), step.floats(k) + rows.first * k.width,
+               step.floats(v) + rows.first * v.width, segment.start, rows.count,
+               [&](int64_t position) { return cache.slot(position); });
   }
 }
 
@@ -80,6 +81,59 @@ Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
               out->in[1].rows == plan::RowSet::kAll);
   out->fn = run_append;
   return {};
+}
+
+// ---------------------------------------------------------------- keys of the pass itself
+
+// How the keys and values of an attend without a cache are stored.
+cache::KvShape own_shape(const plan::Attributes& a) {
+  return {kernels::kKvF32, kernels::kKvF32, a.kv_heads, a.head_dim, a.value_dim};
+}
+
+int64_t blocks_of(int64_t rows) {
+  return (rows + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows;
+}
+
+cache::Visibility own_visibility(const plan::Attributes& a) {
+  return {0, 0, a.mask == plan::Mask::kBand ? 2 * int64_t{a.band} + 1 : INT64_MAX};
+}
+
+int64_t reach(const plan::Attributes& a, int64_t position, int64_t length) {
+  if (a.mask == plan::Mask::kFull) return length - 1;
+  return a.mask == plan::Mask::kBand ? position + a.band : position;
+}
+
+// Stores the keys and values of segments [first, end) block by block, and lists the blocks.
+void store_own_keys(const BoundOp& op, Step& step, size_t first, size_t end) {
+  const Slot &k = op.in[1], &v = op.in[2];
+  const cache::KvShape shape = own_shape(op.attr);
+  const size_t k_bytes = shape.k_block_bytes(), v_bytes = shape.v_block_bytes();
+  uint8_t* next = step.own_keys;
+  step.entries->clear();
+  step.attend_segments->clear();
+  for (size_t s = first; s < end; ++s) {
+    const SegmentRows rows = step.segments[static_cast<int>(k.rows)][s];
+    uint8_t* blocks = next;
+    const auto block_at = [&](int64_t b) {
+      return blocks + static_cast<size_t>(b) * (k_bytes + v_bytes);
+    };
+    store_rows(step, shape, step.floats(k) + rows.first * k.width,
+               step.floats(v) + rows.first * v.width, 0, rows.count, [&](int64_t position) {
+                 uint8_t* block = block_at(position / kernels::kKvBlockRows);
+                 return cache::KvSlot{block, block + k_bytes,
+                                      static_cast<int32_t>(position % kernels::kKvBlockRows)};
+               });
+    const auto listed = step.entries->size();
+    for (int64_t b = 0; b < blocks_of(rows.count); ++b) {
+      const int64_t position = b * kernels::kKvBlockRows;
+      const int64_t left = rows.count - position;
+      step.entries->push_back({block_at(b), block_at(b) + k_bytes, position, 0,
+                               static_cast<int32_t>(std::min<int64_t>(left, kernels::kKvBlockRows)),
+                               b, 0});
+    }
+    step.attend_segments->push_back({listed, step.entries->size() - listed});
+    next = block_at(blocks_of(rows.count));
+  }
 }
 
 // ---------------------------------------------------------------- attend
@@ -140,7 +194,7 @@ Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
 
 // One unit, found from its number.
 struct Unit {
-  const Segment* segment;
+  size_t segment;
   AttendSegment view;
   int64_t row0, rows;  // of the value
   int32_t kv_head;
@@ -150,15 +204,22 @@ struct Unit {
 
 int64_t tiles(const SegmentRows& rows, int64_t tile) { return (rows.count + tile - 1) / tile; }
 
+// Attention of segments [first, end), whose entries are listed.
 class Attend {
  public:
-  Attend(const BoundOp& op, Step& step)
-      : op_(op), step_(step), set_(static_cast<int>(op.in[0].rows)), threads_(step.pool->size()) {}
+  Attend(const BoundOp& op, Step& step, size_t first, size_t end)
+      : op_(op),
+        step_(step),
+        set_(static_cast<int>(op.in[0].rows)),
+        own_(op.attr.cache == plan::kNone),
+        reach_(own_ ? step.reach : step.positions[set_]),
+        first_(first),
+        end_(end),
+        threads_(step.pool->size()) {}
 
   void run() {
-    if (step_.count(op_.in[0]) == 0) return;
-    find_entries();
     plan_cut();
+    if (cut_.units == 0) return;
     if (cut_.units < threads_ && cut_.parts > 1 && cut_.products >= kInlineProducts) {
       run_waves();
     } else if (cut_.products < kInlineProducts || threads_ == 1) {
@@ -175,19 +236,13 @@ class Attend {
     return step_.batch[s].caches->at(op_.attr.cache);
   }
   const SegmentRows& rows(size_t s) const { return step_.segments[set_][s]; }
-  int64_t position(int64_t row) const { return step_.positions[set_][row]; }
-
-  void find_entries() {
-    step_.entries->clear();
-    step_.attend_segments->clear();
-    for (size_t s = 0; s < step_.batch.size(); ++s) {
-      const size_t first = step_.entries->size();
-      if (rows(s).count > 0) {
-        cache(s).view(position(rows(s).first), position(rows(s).first + rows(s).count - 1),
-                      step_.entries);
-      }
-      step_.attend_segments->push_back({first, step_.entries->size() - first});
-    }
+  cache::Visibility visibility(size_t s) const {
+    return own_ ? own_visibility(op_.attr) : cache(s).visibility();
+  }
+  // The last key that a row of the segment sees, if there are so many.
+  int64_t reach(int64_t row) const { return reach_[row]; }
+  int64_t reach(size_t s, int64_t row) const {
+    return own_ ? std::min(reach_[row], rows(s).count - 1) : reach_[row];
   }
 
   void plan_cut() {
@@ -196,11 +251,11 @@ class Attend {
     cut_.unit_heads = cut_.heads;
     cut_.tile = most_pairs(a) / cut_.heads;
     int64_t keys = 0;
-    for (size_t s = 0; s < step_.batch.size(); ++s) {
+    for (size_t s = first_; s < end_; ++s) {
       if (rows(s).count == 0) continue;
-      const int64_t last = position(rows(s).first + rows(s).count - 1);
-      const cache::Visibility v = cache(s).visibility();
-      cut_.parts = std::max(cut_.parts, parts_of(v, position(rows(s).first), last).count());
+      const int64_t last = reach(s, rows(s).first + rows(s).count - 1);
+      const cache::Visibility v = visibility(s);
+      cut_.parts = std::max(cut_.parts, parts_of(v, reach(rows(s).first), last).count());
       const int64_t recent = std::min(last - v.start + 1, v.window);
       keys += rows(s).count * std::min(last - v.start + 1, recent + v.pinned_end - v.start);
     }
@@ -216,42 +271,40 @@ class Attend {
 
   int64_t count_units() const {  // without the split of heads
     int64_t n = 0;
-    for (size_t s = 0; s < step_.batch.size(); ++s)
-      n += tiles(rows(s), cut_.tile) * op_.attr.kv_heads;
+    for (size_t s = first_; s < end_; ++s) n += tiles(rows(s), cut_.tile) * op_.attr.kv_heads;
     return n;
   }
 
   // Tiles of a segment are numbered from its end: the last rows have the most keys, so they go
   // first.
   Unit unit(int64_t u) const {
-    size_t s = 0;
+    size_t s = first_;
     const int64_t per_tile = op_.attr.kv_heads * cut_.head_parts;
     for (; u >= tiles(rows(s), cut_.tile) * per_tile; ++s)
       u -= tiles(rows(s), cut_.tile) * per_tile;
     const int64_t tile = tiles(rows(s), cut_.tile) - 1 - u / per_tile;
     Unit result{};
-    result.segment = &step_.batch[s];
-    result.view = (*step_.attend_segments)[s];
+    result.segment = s;
+    result.view = (*step_.attend_segments)[s - first_];
     result.row0 = rows(s).first + tile * cut_.tile;
     result.rows = std::min(cut_.tile, rows(s).count - tile * cut_.tile);
     result.kv_head = static_cast<int32_t>(u % per_tile / cut_.head_parts);
     result.head0 = u % cut_.head_parts * cut_.unit_heads;
     result.heads = std::min(cut_.unit_heads, cut_.heads - result.head0);
-    result.parts = parts_of(cache(s).visibility(), position(result.row0),
-                            position(result.row0 + result.rows - 1));
+    result.parts =
+        parts_of(visibility(s), reach(result.row0), reach(s, result.row0 + result.rows - 1));
     return result;
   }
 
   // The unit's keys of one part; false: there are none.
   bool run_part(const Unit& u, int64_t part, const Partial& to) const {
-    const cache::LayerCache& cache = u.segment->caches->at(op_.attr.cache);
-    const cache::Visibility v = cache.visibility();
-    const int64_t age = position(u.row0) - v.start;
+    const cache::Visibility v = visibility(u.segment);
+    const int64_t age = reach(u.row0) - v.start;
     const int64_t oldest =
         v.pinned_end > v.start || age < v.window ? v.start : age - v.window + 1 + v.start;
     const int64_t block0 = std::max(part * kPartBlocks, oldest / kernels::kKvBlockRows);
-    const int64_t block1 = std::min((part + 1) * kPartBlocks - 1,
-                                    position(u.row0 + u.rows - 1) / kernels::kKvBlockRows);
+    const int64_t block1 =
+        std::min((part + 1) * kPartBlocks - 1, reach(u.row0 + u.rows - 1) / kernels::kKvBlockRows);
     const KvEntry* all = step_.entries->data() + u.view.first;
     const auto before = [](const KvEntry& e, int64_t block) { return e.block_index < block; };
     const KvEntry* first = std::lower_bound(all, all + u.view.count, block0, before);
@@ -261,17 +314,18 @@ class Attend {
     kernels::AttendArgs args{};
     args.entries = first;
     args.n_entries = end - first;
-    args.k_type = cache.shape().k_type;
-    args.v_type = cache.shape().v_type;
+    const cache::KvShape shape = own_ ? own_shape(a) : cache(u.segment).shape();
+    args.k_type = shape.k_type;
+    args.v_type = shape.v_type;
     args.pinned_end = v.pinned_end;
     args.window = v.window;
     // The kernel finds a head at (kv_head * heads_per_kv + h): step to where that is for this unit.
     const int64_t head = u.kv_head * cut_.heads + u.head0 - u.kv_head * u.heads;
     const int64_t query = u.row0 * op_.in[0].width + head * a.head_dim;
     args.q[0] = step_.floats(op_.in[0]) + query;
-    args.q[1] = step_.floats(op_.in.back()) + query;  // itself where nothing is rotated
+    args.q[1] = step_.floats(op_.in[own_ ? 0 : op_.in.size() - 1]) + query;  // maybe itself
     args.q_stride = op_.in[0].width;
-    args.positions = step_.positions[set_] + u.row0;
+    args.positions = reach_ + u.row0;
     args.rows = u.rows;
     args.heads_per_kv = static_cast<int32_t>(u.heads);
     args.kv_head = u.kv_head;
@@ -344,16 +398,69 @@ class Attend {
   const BoundOp& op_;
   Step& step_;
   const int set_;
+  const bool own_;  // keys of the pass itself, not of caches
+  const int64_t* reach_;
+  const size_t first_, end_;
   const int64_t threads_;
   Cut cut_{};
 };
 
-void run_attend(const BoundOp& op, Step& step) { Attend(op, step).run(); }
+void run_attend(const BoundOp& op, Step& step) {
+  const int set = static_cast<int>(op.in[0].rows);
+  step.entries->clear();
+  step.attend_segments->clear();
+  for (size_t s = 0; s < step.batch.size(); ++s) {
+    const SegmentRows rows = step.segments[set][s];
+    const int64_t* positions = step.positions[set] + rows.first;
+    const size_t first = step.entries->size();
+    if (rows.count > 0) {
+      step.batch[s]
+          .caches->at(op.attr.cache)
+          .view(positions[0], positions[rows.count - 1], step.entries);
+    }
+    step.attend_segments->push_back({first, step.entries->size() - first});
+  }
+  Attend(op, step, 0, step.batch.size()).run();
+}
+
+// Takes as many sequences at a time as there is memory for their blocks.
+void run_attend_own(const BoundOp& op, Step& step) {
+  const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
+  for (size_t s = 0; s < step.batch.size(); ++s) {
+    CULET_CHECK(step.batch[s].start == 0);
+    for (int64_t r = 0; r < segments[s].count; ++r)
+      step.reach[segments[s].first + r] = reach(op.attr, r, segments[s].count);
+  }
+  for (size_t first = 0; first < step.batch.size();) {
+    size_t end = first;
+    for (int64_t blocks = 0; end < step.batch.size(); ++end) {
+      blocks += blocks_of(segments[end].count);
+      if (blocks > step.own_blocks) break;
+    }
+    CULET_CHECK(end > first);
+    store_own_keys(op, step, first, end);
+    Attend(op, step, first, end).run();
+    first = end;
+  }
+}
+
+Result<void> bind_attend_own(const plan::Op& op, BoundOp* out) {
+  const plan::Attributes& a = op.attr;
+  CULET_CHECK(a.kv_heads > 0 && a.heads % a.kv_heads == 0);
+  CULET_CHECK(out->in.size() == 3 && out->in[0].width == a.heads * a.head_dim &&
+              out->in[1].width == a.kv_heads * a.head_dim &&
+              out->in[2].width == a.kv_heads * a.value_dim &&
+              out->out[0].width == a.heads * a.value_dim);
+  for (const Slot& in : out->in) CULET_CHECK(in.rows == plan::RowSet::kAll);
+  out->fn = run_attend_own;
+  return {};
+}
 
 Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
   const plan::Attributes& a = op.attr;
-  if (a.mask != plan::Mask::kCausal || a.cache == plan::kNone) {
-    return unsupported(b.plan, op, "attention without a cache (encoders)");
+  if (a.cache == plan::kNone) return bind_attend_own(op, out);
+  if (a.mask != plan::Mask::kCausal) {
+    return unsupported(b.plan, op, "another mask than causal over a cache");
   }
   const plan::CacheSpec& spec = cache_of(b, op);
   CULET_CHECK(a.kv_heads == spec.kv_heads && a.head_dim == spec.head_dim &&
@@ -380,6 +487,12 @@ constexpr OpEntry kOps[] = {
 }  // namespace
 
 std::span<const OpEntry> attention_ops() { return kOps; }
+
+int64_t own_block_bytes(const plan::Op& op) {
+  if (op.kind != plan::OpKind::attend || op.attr.cache != plan::kNone) return 0;
+  const cache::KvShape shape = own_shape(op.attr);
+  return static_cast<int64_t>(shape.k_block_bytes() + shape.v_block_bytes());
+}
 
 int64_t attend_shared_bytes(const plan::Op& op, int threads) {
   if (op.kind != plan::OpKind::attend || threads == 1) return 0;

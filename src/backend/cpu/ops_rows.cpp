@@ -31,6 +31,12 @@ int64_t vectors(const Step& step, const Slot& slot) {
 
 // ---------------------------------------------------------------- embed, gather
 
+// Rows by type are all the first: a sequence is one segment.
+int64_t row_index(const plan::Attributes& a, const Step& step, int64_t r) {
+  if (a.by_type) return 0;
+  return a.by_position ? step.positions[static_cast<int>(plan::RowSet::kAll)][r] : step.tokens[r];
+}
+
 void run_embed(const BoundOp& op, Step& step) {
   const int64_t width = op.out[0].width;
   const quant::TypeInfo& type = quant::type_info(op.rows_of->type);
@@ -39,15 +45,13 @@ void run_embed(const BoundOp& op, Step& step) {
   float* out = step.floats(op.out[0]);
   for_rows(step, step.count(op.out[0]), width, [&](int64_t first, int64_t end, int) {
     for (int64_t r = first; r < end; ++r) {
-      op.dequantize(table + step.tokens[r] * blocks * type.block_bytes, blocks, out + r * width);
+      op.dequantize(table + row_index(op.attr, step, r) * blocks * type.block_bytes, blocks,
+                    out + r * width);
     }
   });
 }
 
 Result<void> bind_embed(const Binder& b, const plan::Op& op, BoundOp* out) {
-  if (op.attr.by_position || op.attr.by_type) {
-    return unsupported(b.plan, op, "rows picked by position or type");
-  }
   out->rows_of = &b.tensor(op.weights[0]);
   out->dequantize = quant::dequantize_fn(out->rows_of->type);
   if (out->dequantize == nullptr) {

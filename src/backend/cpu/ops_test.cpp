@@ -352,6 +352,36 @@ TEST(Gather, IsRowsOfTheTable) {
   }
 }
 
+TEST(Embed, ByPositionAndByType) {
+  TestModel m;
+  const TensorId positions = m.matrix(TensorType::F16, 40, 64);
+  const TensorId types = m.matrix(TensorType::F32, 2, 64);
+  const ValueId a = m.value({64}), b = m.value({64}), y = m.value({64});
+  m.op(OpKind::embed, {}, {a}, {positions}, {.by_position = true});
+  m.op(OpKind::embed, {}, {b}, {types}, {.by_type = true});
+  m.op(OpKind::arithmetic, {a, b}, {y});
+  m.plan.outputs.push_back({"y", y});
+  m.finish();
+  Prepared p(m, 2);
+  EXPECT_EQ(p.executor->positions(), 40);
+  const std::vector<int32_t> long_one(33, 1000), short_one(5, 7);
+  const Segment batch[] = {{nullptr, 0, long_one, {}}, {nullptr, 0, short_one, {}}};
+  ASSERT_TRUE(p.executor->run(*p.workspace, batch));
+  const auto rows = p.executor->output(*p.workspace, "y");
+  ASSERT_EQ(rows.size(), 38u * 64);
+  const std::vector<float> by_position = m.dequantized(positions), by_type = m.dequantized(types);
+  for (size_t r = 0; r < 38; ++r) {
+    for (size_t i = 0; i < 64; ++i) {
+      ASSERT_EQ(rows[r * 64 + i], by_position[r % 33 * 64 + i] + by_type[i]) << r << " " << i;
+    }
+  }
+  const std::vector<int32_t> too_long(41, 1);
+  const Segment segment{nullptr, 0, too_long, {}};
+  const auto refused = p.executor->run(*p.workspace, {&segment, 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(Suppress, ListedColumnsAreMinusInfinityAndOthersAreUntouched) {
   TestModel m;
   const TensorId table = m.matrix(TensorType::F32, kTokens, 40000);
