@@ -21,6 +21,7 @@ from pathlib import Path
 GOLDEN = Path(__file__).resolve().parent / "golden"
 GEMMA = str(GOLDEN / "tiny/gemma3/model-q8_0.gguf")     # text in and out, no chat template
 LLAMA = str(GOLDEN / "tiny/llama/model-q8_0.gguf")
+BERT = str(GOLDEN / "tiny/bert/model.gguf")             # an encoder
 CULET = ""                                              # set by main()
 
 # Variables that would change what is tested.
@@ -525,6 +526,21 @@ class Inspect(Case):
         self.assertIsNone(plain["file"]["sha256"])
         self.assert_error(culet("show", GEMMA, "--ctx", "4096"), 1, "4096", "2048")
 
+    def test_encoders(self):
+        text = self.ok(culet("show", BERT)).stdout.decode()
+        for word in ("bert (encoder)", "128 tokens", "longer than an ordinary pass"):
+            self.assertIn(word, text)
+        self.assertEqual(json.loads(self.ok(culet("show", BERT, "--json")).stdout)["kind"], "encoder")
+        plan = self.ok(culet("explain", BERT)).stdout.decode()
+        for word in ("mask=full", "embed(token_types, by=type)", "gelu_erf"):
+            self.assertIn(word, plan)
+        for command in (("run", BERT, "the rain"), ("score", BERT, "-"), ("bench", BERT),
+                        ("explain", BERT, "--profile")):
+            refused = culet(*command, stdin=b"the rain")
+            self.assertEqual((refused.returncode, refused.stdout), (1, b""))
+            for word in (BERT, "is an encoder", "use a decoder"):  # a busy machine is a line before
+                self.assertIn(word, refused.stderr.decode().splitlines()[-1])
+
     def test_no_repack_changes_nothing(self):
         packed = culet("run", GEMMA, "the rain", "-n", "8", "-q")
         mapped = culet("run", GEMMA, "the rain", "-n", "8", "-q", "--no-repack")
@@ -535,7 +551,7 @@ class Inspect(Case):
         digest = hashlib.sha256(Path(GEMMA).read_bytes()).hexdigest()
         self.assertEqual(shown["file"], {"path": GEMMA, "bytes": os.path.getsize(GEMMA), "origin": "path",
                                          "revision": None, "sha256": digest})
-        self.assertEqual(shown["architecture"], "gemma3")
+        self.assertEqual((shown["architecture"], shown["kind"]), ("gemma3", "decoder"))
         self.assertEqual(shown["architecture_file"]["origin"], "built in")
         self.assertRegex(shown["architecture_file"]["sha256"], r"^[0-9a-f]{64}$")
         self.assertEqual((shown["layers"], shown["width"], shown["vocabulary"]), (7, 64, 512))

@@ -36,7 +36,8 @@ struct ModelOptions {
   bool fuse = true;        // false: the unfused plan; same bits (CULET_FUSE=off)
   std::string isa{};       // "" = the best this CPU has (CULET_ISA); unknown or unusable: error
   std::string arch_dir{};  // folder of .arch files that add to or replace the built-in ones
-  int32_t pass_rows = 0;   // rows of one pass, 0: default; never changes a bit
+  // Rows of one pass, 0: default; never changes a bit. A longer sequence of an encoder is one pass.
+  int32_t pass_rows = 0;
   bool text_only = false;  // tokens, templates and the plan; nothing is repacked, no session made
   // false: products read the weights in the file's mapping, whose pages processes share, instead of
   // a repacked copy of their own; slower, same bits.
@@ -69,6 +70,7 @@ struct Sampling {
 // What `culet show` prints.
 struct ModelInfo {
   std::string path, architecture, name;
+  std::string kind;  // "decoder": continues texts (Session); "encoder": makes vectors (encode)
   std::string arch_origin, arch_sha256;
   uint64_t file_bytes = 0, parameters = 0, tensors = 0;
   std::vector<std::pair<std::string, uint64_t>> tensor_types;  // type name, number of tensors
@@ -175,7 +177,7 @@ uint64_t context_bytes(const Model& model, const SessionOptions& options);
 // bit: not on how they were appended, on forks, rewinds, snapshots or on other sessions.
 class Session {
  public:
-  // kUnsupported: a stream of an architecture that cannot have one, with the reason.
+  // kUnsupported: a stream of an architecture that cannot have one, with the reason; an encoder.
   static Result<std::unique_ptr<Session>> make(std::shared_ptr<const Model> model,
                                                const SessionOptions& options);
   virtual ~Session() = default;
@@ -235,6 +237,16 @@ struct BatchItem {
 };
 std::vector<Result<void>> append_batch(std::span<const BatchItem> items,
                                        const Session::Progress& progress = {});
+
+// Hidden rows of whole sequences, by a model of kind "encoder": for each sequence the rows of its
+// tokens, one behind another, info().width numbers each. A token sees its whole sequence and
+// nothing of the others, so a row's bits do not depend on them. An empty sequence has no rows.
+// progress as in Session::append. Errors, before any work: kUnsupported (a decoder), kExhausted (a
+// sequence longer than the model reads), kInvalidArgument (a token outside the vocabulary); later:
+// kNumeric (a row that is not finite), kCancelled.
+Result<std::vector<std::vector<float>>> encode(const Model& model,
+                                               std::span<const std::vector<Token>> sequences,
+                                               const Session::Progress& progress = {});
 
 // Distribution of the next token from raw logits.
 struct Candidate {

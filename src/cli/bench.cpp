@@ -264,6 +264,9 @@ Result<int> bench(const BenchArguments& arguments, Output& out) {
   warn_when_busy(machine.load_average);
   const double start = now();
   CULET_TRY(const auto model, load_model(arguments.model));
+  if (model->info().kind != "decoder") {
+    return tl::unexpected(Session::make(model, {}).error());  // which says why not
+  }
   machine.load_seconds = now() - start;
   CULET_TRY_VOID(check(model->info(), arguments));
   std::vector<DepthResult> results;

@@ -70,6 +70,7 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
   return {{"file", file},
           {"name", info.name},
           {"architecture", info.architecture},
+          {"kind", info.kind},
           {"architecture_file", {{"origin", info.arch_origin}, {"sha256", info.arch_sha256}}},
           {"parameters", info.parameters},
           {"tensors", info.tensors},
@@ -137,6 +138,12 @@ std::string memory_lines(const Model& model, const SessionOptions& session,
                                   mebibytes(info.packed_bytes), mebibytes(info.mapped_bytes))
                     : fmt::format("{} of the file's pages, shared between processes (--no-repack)",
                                   mebibytes(info.mapped_bytes)));
+  if (info.kind == "encoder") {
+    return text + fmt::format(
+                      "{:<18}{} of its own, {} of it workspace; more for a sequence that "
+                      "is longer than an ordinary pass\n",
+                      "memory", mebibytes(own), mebibytes(info.workspace_bytes));
+  }
   text +=
       fmt::format("{:<18}{} of its own for {} of {} tokens: {} of cache, {} of workspace\n",
                   "memory", mebibytes(own), session.stream ? "a stream with a view" : "a context",
@@ -173,7 +180,7 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
     line("sha256", ref.sha256.empty() ? "not computed (--sha256)" : ref.sha256);
   }
   if (!info.name.empty()) line("name", info.name);
-  line("architecture", info.architecture);
+  line("architecture", fmt::format("{} ({})", info.architecture, info.kind));
   line("architecture file", fmt::format("{}, sha256 {}", info.arch_origin, info.arch_sha256));
   line("parameters", fmt::format("{:.1f} million", static_cast<double>(info.parameters) / 1e6));
   line("tensors", fmt::format("{}: {}", info.tensors, quant_mix(info)));

@@ -156,6 +156,13 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> mode
     return fail(ErrorCode::kInvalidArgument,
                 "the model was loaded with text_only, so it cannot run; load it without");
   }
+  if (impl.info().kind != "decoder") {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} is an encoder (architecture {}): it makes vectors of texts and "
+                            "cannot continue them, so it has no sessions; call culet::encode, or "
+                            "use a decoder",
+                            impl.info().path, impl.info().architecture));
+  }
   CULET_TRY(const SessionOptions resolved, engine::resolve_options(impl, options));
   CULET_TRY(const ContextMemory memory, context_memory(*model, resolved));
   CULET_TRY_VOID(model::check_memory(impl.loaded().memory_limit, memory.most,

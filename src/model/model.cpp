@@ -28,6 +28,7 @@ namespace {
 constexpr int kMaxThreads = 1024;
 constexpr int32_t kMaxPassRows = 8192;
 constexpr int32_t kMaxWantedRows = 64;
+constexpr int64_t kMaxSequence = 32768;  // tokens of an encoder's sequence, which is one pass
 
 // Says which model file an error of a lower stage is about, unless it does already.
 template <class T>
@@ -114,15 +115,13 @@ Result<void> check_header(const format::GgufFile& file, const std::string& archi
 
 // ---------------------------------------------------------------- the parts against each other
 
+// The compiler has checked that a decoder has logits and an encoder hidden rows.
 Result<void> check_kind(const plan::Plan& plan) {
-  if (plan.kind != "decoder" || plan.output("logits") == plan::kNone) {
-    return fail(
-        ErrorCode::kUnsupported,
-        fmt::format("the architecture {} is of kind {}, and this version runs only decoders "
-                    "with logits as their output",
-                    plan.architecture, plan.kind));
-  }
-  return {};
+  if (plan.kind == "decoder" || plan.kind == "encoder") return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("the architecture {} is of kind {}, and this version runs only decoders "
+                          "and encoders",
+                          plan.architecture, plan.kind));
 }
 
 Result<void> check_vocabulary(const plan::Plan& plan, const format::GgufFile& file,
@@ -138,6 +137,7 @@ Result<void> check_vocabulary(const plan::Plan& plan, const format::GgufFile& fi
     }
   }
   const plan::ValueId logits = plan.output("logits");
+  if (logits == plan::kNone) return {};
   const int64_t width = plan.values[static_cast<size_t>(logits)].width;
   if (width != tokens) {
     return fail(
@@ -241,6 +241,7 @@ void describe_plan(const plan::Compiled& compiled, ModelInfo* info) {
   info->arch_sha256 = compiled.plan.source_sha256;
   info->context_length = compiled.context_length;
   info->layers = compiled.plan.n_layers;
+  info->kind = compiled.plan.kind;
   for (const plan::CacheSpec& cache : compiled.plan.caches) {
     info->caches.emplace_back(fmt::format("layer {} {}", cache.layer, cache.name), describe(cache));
   }
@@ -277,9 +278,9 @@ Result<void> start_pool(int threads, LoadedModel* model) {
   return {};
 }
 
-backend::PrepareOptions prepare_options(const ModelOptions& options) {
+backend::PrepareOptions prepare_options(const ModelOptions& options, int32_t rows) {
   backend::PrepareOptions prepare;
-  if (options.pass_rows > 0) prepare.limits.rows = options.pass_rows;
+  prepare.limits.rows = rows;
   prepare.limits.wanted = std::min(prepare.limits.rows, kMaxWantedRows);
   prepare.precise = options.precise;
   prepare.repack = options.repack;
@@ -287,8 +288,9 @@ backend::PrepareOptions prepare_options(const ModelOptions& options) {
 }
 
 void describe_memory(const ModelOptions& options, int threads, LoadedModel* model) {
-  const backend::Executor::Memory memory = backend::Executor::memory(
-      model->compiled.plan, model->file, model->kernels, threads, prepare_options(options));
+  const backend::Executor::Memory memory =
+      backend::Executor::memory(model->compiled.plan, model->file, model->kernels, threads,
+                                prepare_options(options, model->pass_rows));
   ModelInfo& info = model->info;
   info.threads = threads;
   info.repacked = options.repack;
@@ -308,8 +310,17 @@ Result<void> check_room(const ModelOptions& options, const ModelInfo& info) {
                      : "close other programs or take a smaller model");
 }
 
+// An encoder's sequence cannot be cut, so its passes may be as long as the model reads. That is
+// address space; what a long one really takes is checked when it comes.
+int32_t most_rows(const LoadedModel& model) {
+  if (model.compiled.plan.kind != "encoder") return model.pass_rows;
+  const int64_t trained = model.compiled.context_length;
+  const int64_t longest = trained > 0 ? std::min(trained, kMaxSequence) : kMaxSequence;
+  return std::max(model.pass_rows, static_cast<int32_t>(longest));
+}
+
 Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
-  backend::PrepareOptions prepare = prepare_options(options);
+  backend::PrepareOptions prepare = prepare_options(options, most_rows(*model));
   if (options.progress) {
     prepare.progress = [&options](uint64_t done, uint64_t all) {
       options.progress(all ? static_cast<double>(done) / static_cast<double>(all) : 1.0);
@@ -343,6 +354,7 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY_VOID(read_text(model));
   CULET_TRY_VOID(choose_kernels(options.isa, &model->kernels));
   CULET_TRY_VOID(start_pool(options.threads, model));
+  model->pass_rows = options.pass_rows > 0 ? options.pass_rows : backend::Limits{}.rows;
   describe_memory(options, model->pool->size(), model);
   if (options.text_only) {
     model->pool.reset();

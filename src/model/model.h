@@ -31,6 +31,8 @@ struct LoadedModel {
   std::unique_ptr<backend::Executor> executor;  // none when text_only
   std::shared_ptr<const text::Tokenizer> tokenizer;
   uint64_t memory_limit = 0;  // ModelOptions'
+  int32_t pass_rows = 0;      // rows that a pass is filled to; one sequence of an encoder may have
+                              // more, up to the executor's limit
   // At most one of the two: the template, or why the one in the file cannot be used.
   std::shared_ptr<const chat::ChatTemplate> chat;
   std::string chat_error;

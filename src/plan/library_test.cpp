@@ -52,7 +52,8 @@ bool has(const std::string& text, const std::string& part) {
 
 TEST(Library, BuiltIn) {
   const ArchLibrary& library = builtin();
-  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3", "gemma4", "lfm2"}) {
+  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3", "gemma4", "lfm2", "bert",
+                           "modern-bert", "gemma-embedding"}) {
     auto found = library.find(name);
     ASSERT_TRUE(found);
     EXPECT_EQ((*found)->origin, "built in");
@@ -60,8 +61,7 @@ TEST(Library, BuiltIn) {
   auto none = library.find("quux");
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ErrorCode::kUnsupported);
-  EXPECT_TRUE(has(none.error().message, ", lfm2, llama, "))
-      << none.error().message;
+  EXPECT_TRUE(has(none.error().message, ", lfm2, llama, ")) << none.error().message;
   auto no_folder = ArchLibrary::open("/no/such/folder");
   ASSERT_FALSE(no_folder);
   EXPECT_TRUE(has(no_folder.error().message, "/no/such/folder"));

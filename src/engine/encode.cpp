@@ -1,0 +1,174 @@
+// Takes sequences of tokens, gives the hidden rows that an encoder makes of them.
+//
+// A sequence is whole in one pass, because every row sees all of it. Passes are filled with whole
+// sequences in order, up to the rows of an ordinary pass; a sequence that is longer has a pass of
+// its own, after a look at the memory which that takes. How sequences share passes never changes a
+// bit.
+#include "base/check.h"
+#include "base/float_mode.h"
+#include "culet/engine.h"
+#include "engine/model_impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+
+namespace culet {
+namespace engine {
+namespace {
+
+constexpr std::string_view kHidden = "hidden";
+
+using Sequences = std::span<const std::vector<Token>>;
+using Rows = std::vector<std::vector<float>>;
+
+Result<void> check_model(const ModelImpl& model) {
+  if (model.info().kind != "encoder") {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} is a {} (architecture {}), which continues texts and makes no "
+                            "vectors of them; use a Session, or take an encoder",
+                            model.info().path, model.info().kind, model.info().architecture));
+  }
+  if (!model.loaded().executor) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the model was loaded with text_only, so it cannot run; load it without");
+  }
+  return {};
+}
+
+// Tokens of a sequence, at most.
+int64_t longest_sequence(const ModelImpl& model) {
+  const int64_t trained = model.info().context_length;
+  const int64_t most =
+      std::min<int64_t>(model.executor().limits().rows, model.executor().positions());
+  return trained > 0 ? std::min(trained, most) : most;
+}
+
+Result<void> check_sequence(const ModelImpl& model, size_t index, std::span<const Token> tokens) {
+  const int64_t most = longest_sequence(model);
+  if (static_cast<int64_t>(tokens.size()) > most) {
+    return fail(ErrorCode::kExhausted,
+                fmt::format("sequence {} has {} tokens, but {} reads at most {} at once, and what "
+                            "it reads cannot be cut without changing the result; shorten it",
+                            index, tokens.size(), model.info().path, most));
+  }
+  const int64_t vocabulary = model.info().vocabulary;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocabulary) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("token {} of sequence {} is {}, but the vocabulary has ids 0 to {}",
+                              i, index, tokens[i], vocabulary - 1));
+    }
+  }
+  return {};
+}
+
+// An ordinary pass was checked when the model was loaded.
+Result<void> check_room(const ModelImpl& model, int64_t longest) {
+  const model::LoadedModel& loaded = model.loaded();
+  if (longest <= loaded.pass_rows) return {};
+  backend::PrepareOptions options;
+  options.limits.rows = static_cast<int32_t>(longest);
+  options.repack = model.info().repacked;
+  const backend::Executor::Memory memory = backend::Executor::memory(
+      loaded.compiled.plan, loaded.file, loaded.kernels, model.info().threads, options);
+  // What the system has left is beside the weights, a limit is for all.
+  const uint64_t weights =
+      loaded.memory_limit == 0 ? 0 : loaded.info.packed_bytes + loaded.info.converted_bytes;
+  return model::check_memory(loaded.memory_limit, weights + memory.workspace,
+                             fmt::format("encoding a sequence of {} tokens", longest),
+                             "shorten it");
+}
+
+class Encoding {
+ public:
+  Encoding(const ModelImpl& model, Sequences sequences)
+      : model_(model), sequences_(sequences), rows_(sequences.size()) {
+    for (const auto& tokens : sequences) all_ += static_cast<int64_t>(tokens.size());
+  }
+
+  Result<Rows> run(const Session::Progress& progress) {
+    WorkspaceLease workspace(model_);
+    while (next_ < sequences_.size()) {
+      CULET_TRY_VOID(run_pass(&workspace.get()));
+      if (progress && !progress(done_, all_)) {
+        return fail(ErrorCode::kCancelled, "stopped on request");
+      }
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  // The next sequences that fit a pass, one at least.
+  Result<void> run_pass(backend::Workspace* workspace) {
+    const size_t first = next_;
+    int64_t rows = 0;
+    segments_.clear();
+    for (; next_ < sequences_.size(); ++next_) {
+      const auto size = static_cast<int64_t>(sequences_[next_].size());
+      if (rows > 0 && rows + size > model_.loaded().pass_rows) break;
+      rows += size;
+      segments_.push_back({nullptr, 0, sequences_[next_], {}});
+    }
+    if (rows == 0) return {};
+    CULET_TRY_VOID(model_.run(*workspace, segments_));
+    done_ += rows;
+    return read(first, model_.executor().output(*workspace, kHidden));
+  }
+
+  Result<void> read(size_t first, std::span<const float> hidden) {
+    const auto width = static_cast<size_t>(model_.executor().output_width(kHidden));
+    for (size_t s = first; s < next_; ++s) {
+      const std::span<const float> own = hidden.first(sequences_[s].size() * width);
+      hidden = hidden.subspan(own.size());
+      for (size_t r = 0; r < sequences_[s].size(); ++r) {
+        float max = 0;
+        int64_t at = 0;
+        int finite = 0;
+        model_.loaded().kernels.max_index(own.data() + r * width, static_cast<int64_t>(width), &max,
+                                          &at, &finite);
+        if (finite) continue;
+        return fail(ErrorCode::kNumeric,
+                    fmt::format("the row of token {} of sequence {} is not finite: the model file "
+                                "is damaged or its values overflow; compare with --precise",
+                                r, s));
+      }
+      rows_[s].assign(own.begin(), own.end());
+    }
+    CULET_CHECK(hidden.empty());
+    return {};
+  }
+
+  const ModelImpl& model_;
+  Sequences sequences_;
+  Rows rows_;
+  std::vector<backend::Segment> segments_;
+  size_t next_ = 0;
+  int64_t done_ = 0, all_ = 0;
+};
+
+}  // namespace
+}  // namespace engine
+
+Result<std::vector<std::vector<float>>> encode(const Model& model,
+                                               std::span<const std::vector<Token>> sequences,
+                                               const Session::Progress& progress) {
+  const engine::ModelImpl& impl = engine::impl(model);
+  CULET_TRY_VOID(engine::check_model(impl));
+  size_t longest = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    CULET_TRY_VOID(engine::check_sequence(impl, i, sequences[i]));
+    longest = std::max(longest, sequences[i].size());
+  }
+  CULET_TRY_VOID(engine::check_room(impl, static_cast<int64_t>(longest)));
+  base::set_float_mode();
+  try {
+    return engine::Encoding(impl, sequences).run(progress);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted,
+                "there is not enough memory to encode these sequences; use fewer or shorter ones");
+  }
+}
+
+}  // namespace culet
