@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <unistd.h>
 
 namespace culet::test {
 namespace {
@@ -111,7 +112,9 @@ class Mxfp4 : public testing::Test {
     std::filesystem::remove(f32_);
   }
 
-  std::string mxfp4_ = testing::TempDir() + "/mxfp4.gguf", f32_ = testing::TempDir() + "/f32.gguf";
+  // Of this process: ctest runs the tests of this file side by side.
+  std::string folder_ = testing::TempDir() + "/culet-mxfp4-" + std::to_string(getpid());
+  std::string mxfp4_ = folder_ + ".gguf", f32_ = folder_ + "-f32.gguf";
   std::vector<Token> tokens_;
 };
 
