@@ -39,7 +39,9 @@ class Reference : public testing::TestWithParam<const char*> {
     expected_ = read_json(file_of(folder + "/expected.json"));
     tokens_ = expected_["tokens"].get<std::vector<Token>>();
     tolerance_ = expected_["tolerance"]["logits_abs"].get<double>();
-    model_ = load(file_of(folder + "/model.gguf"), precise_options());
+    ModelOptions options = precise_options();
+    options.context = 256;  // phi3-longrope was computed with the factors of short contexts
+    model_ = load(file_of(folder + "/model.gguf"), options);
   }
 
   json expected_;
@@ -138,8 +140,42 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Reference,
                          testing::Values("llama", "llama3-rope", "qwen2", "qwen3", "gemma3",
-                                         "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2"),
+                                         "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2",
+                                         "gemma", "gemma2", "olmo2", "olmo3", "granite", "smollm3",
+                                         "phi3", "phi3-longrope", "phi3-window", "glm4"),
                          test_name);
+
+TEST(Context, DecidesTheRotationOfModelsThatFollowIt) {
+  const std::string file = file_of("phi3-longrope/model.gguf");
+  const auto tokens =
+      read_json(file_of("phi3-longrope/expected.json"))["tokens"].get<std::vector<Token>>();
+  ModelOptions options = precise_options();
+  options.context = 256;
+  const auto brief = load(file, options);
+  options.context = 257;
+  const auto longer = load(file, options);
+  EXPECT_EQ(session(brief)->context(), 256);
+  EXPECT_NE(
+      first_difference(append_rows(*session(brief), tokens), append_rows(*session(longer), tokens)),
+      "");
+  SessionOptions wide;
+  wide.context = 512;
+  const auto refused = Session::make(brief, wide);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("a context of 512 tokens is more than the 256 that "),
+            std::string::npos)
+      << refused.error().message;
+  // What was saved with one rotation is no memory for the other.
+  const std::string saved =
+      (std::filesystem::temp_directory_path() / ("culet-rotation-" + std::to_string(getpid())))
+          .string();
+  const auto one = session(brief);
+  expect_ok(one->append(tokens));
+  expect_ok(one->save(saved));
+  expect_ok(session(brief)->restore(saved));
+  EXPECT_FALSE(session(longer)->restore(saved));
+  std::filesystem::remove(saved);
+}
 
 // ---------------------------------------------------------------- int8 against the reference
 
@@ -261,6 +297,18 @@ std::vector<Case> cases() {
   return list;
 }
 
+// Families whose own operations need no more than to be the same on every instruction set.
+std::vector<Case> more_cases() {
+  std::vector<Case> list;
+  for (const std::string name : {"gemma", "gemma2", "olmo2", "olmo3", "granite", "smollm3", "phi3",
+                                 "phi3-longrope", "phi3-window", "glm4"}) {
+    list.push_back(
+        {file_of(name + "/model.gguf"),
+         read_json(file_of(name + "/expected.json"))["tokens"].get<std::vector<Token>>()});
+  }
+  return list;
+}
+
 class SameBits : public testing::TestWithParam<bool> {
  protected:
   // The plainest way: scalar, one thread, unfused.
@@ -275,7 +323,9 @@ class SameBits : public testing::TestWithParam<bool> {
 };
 
 TEST_P(SameBits, InstructionSetsAndFusion) {
-  for (const Case& c : cases()) {
+  std::vector<Case> all = cases();
+  for (Case& c : more_cases()) all.push_back(std::move(c));
+  for (const Case& c : all) {
     expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
     for (const std::string& isa : usable_sets()) {
       ModelOptions options = plain();

@@ -42,6 +42,10 @@ struct ModelOptions {
   // false: products read the weights in the file's mapping, whose pages processes share, instead of
   // a repacked copy of their own; slower, same bits.
   bool repack = true;
+  // Tokens of the longest session: what models are made for whose rotation follows the context
+  // (session.context in their .arch file). Their sessions hold no more; no other model reads it.
+  // 0: as SessionOptions::context.
+  int64_t context = 0;
   // Bytes that weights, a pass and a session's cache may take; more is an error before the work.
   // 0: what the system has left; UINT64_MAX: no limit.
   uint64_t memory_limit = 0;

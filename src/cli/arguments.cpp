@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -590,7 +591,21 @@ struct Commands {
 
   // Of the command that was parsed.
   Result<Arguments> arguments();
+
+ private:
+  void set_contexts();
 };
+
+// What a model is made ready for whose rotation follows the context: the longest session to come.
+void Commands::set_contexts() {
+  run.model.options.context = run.memory.context;
+  score.model.options.context = score.memory.context;
+  show.model.options.context = show.memory.context;
+  if (explain.profile) explain.model.options.context = explain.prompt + explain.generated;
+  int64_t deepest = 0;
+  for (const int64_t depth : bench.depths) deepest = std::max(deepest, depth);
+  bench.model.options.context = deepest + std::max(bench.prompt, bench.generated);
+}
 
 Result<Arguments> Commands::arguments() {
   const auto chosen = app.get_subcommands();
@@ -604,6 +619,7 @@ Result<Arguments> Commands::arguments() {
     return fail(ErrorCode::kInvalidArgument,
                 "no command was given; use " + names + " (see culet --help)");
   }
+  set_contexts();
   const std::string name = chosen.front()->get_name();
   if (name == "run") {
     CULET_TRY(run, check_run(std::move(run)));

@@ -9,15 +9,31 @@ namespace culet {
 namespace engine {
 namespace {
 
-constexpr int64_t kDefaultContext = 4096;
+using model::kDefaultContext;
 
-Result<int64_t> context_of(const ModelInfo& info, int64_t asked) {
+// Of a model whose rotation follows the context.
+Result<void> check_made_for(const ModelImpl& model, int64_t context) {
+  const model::LoadedModel& loaded = model.loaded();
+  if (loaded.compiled.plan.no_stream.empty() || context <= loaded.context) return {};
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("a context of {} tokens is more than the {} that {} was made ready for: "
+                  "{}; load it for a longer context (--ctx)",
+                  context, loaded.context, model.info().path, loaded.compiled.plan.no_stream));
+}
+
+Result<int64_t> context_of(const ModelImpl& model, int64_t asked) {
+  const ModelInfo& info = model.info();
   const int64_t trained = info.context_length;
   if (asked < 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a context of {} tokens makes no sense", asked));
   }
-  if (asked == 0) return trained ? std::min(trained, kDefaultContext) : kDefaultContext;
+  if (asked == 0) {
+    const int64_t usual = trained ? std::min(trained, kDefaultContext) : kDefaultContext;
+    const bool follows = !model.loaded().compiled.plan.no_stream.empty();
+    return follows ? std::min(usual, model.loaded().context) : usual;
+  }
   if (trained && asked > trained) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -25,6 +41,7 @@ Result<int64_t> context_of(const ModelInfo& info, int64_t asked) {
                     "for at most that",
                     asked, trained, info.path));
   }
+  CULET_TRY_VOID(check_made_for(model, asked));
   return asked;
 }
 
@@ -85,7 +102,7 @@ constexpr int64_t kUnderWay = int64_t{1} << 40;
 
 Result<SessionOptions> resolve_options(const ModelImpl& model, const SessionOptions& given) {
   SessionOptions options = given;
-  CULET_TRY(options.context, context_of(model.info(), given.context));
+  CULET_TRY(options.context, context_of(model, given.context));
   if (options.stream) CULET_TRY_VOID(resolve_stream(model, given, &options));
   if (options.window_types && *options.window_types == std::pair(options.keys, options.values))
     options.window_types.reset();

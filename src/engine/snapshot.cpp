@@ -38,15 +38,18 @@ Json binding_of(const SessionImpl& session, const std::vector<std::string>& dige
   const auto window = o.window_types.value_or(std::pair(o.keys, o.values));
   Json stream;
   if (o.stream) stream = {{"pinned", o.stream->pinned}, {"window", o.stream->window}};
-  return {{"model", digests},
-          {"architecture", session.model_impl().loaded().compiled.plan.source_sha256},
-          {"precise", session.model().info().precise},
-          {"keys", name_of(o.keys)},
-          {"values", name_of(o.values)},
-          {"window_keys", name_of(window.first)},
-          {"window_values", name_of(window.second)},
-          {"stream", stream},
-          {"start", o.start}};
+  const model::LoadedModel& loaded = session.model_impl().loaded();
+  Json binding = {{"model", digests},
+                  {"architecture", loaded.compiled.plan.source_sha256},
+                  {"precise", session.model().info().precise},
+                  {"keys", name_of(o.keys)},
+                  {"values", name_of(o.values)},
+                  {"window_keys", name_of(window.first)},
+                  {"window_values", name_of(window.second)},
+                  {"stream", stream},
+                  {"start", o.start}};
+  if (!loaded.compiled.plan.no_stream.empty()) binding["context"] = loaded.context;
+  return binding;
 }
 
 template <class T>

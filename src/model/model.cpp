@@ -331,11 +331,20 @@ Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
   return {};
 }
 
+Result<int64_t> plan_context(const ModelOptions& options, const LoadedModel& model) {
+  if (options.context > 0) return options.context;
+  CULET_TRY(const auto trained,
+            int_key(model.file, model.info.architecture + ".context_length", 1, INT32_MAX));
+  return std::min(trained.value_or(kDefaultContext), kDefaultContext);
+}
+
 Result<void> read_plan(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY(model->info.architecture, read_architecture(model->file));
   CULET_TRY_VOID(check_header(model->file, model->info.architecture));
+  CULET_TRY(model->context, plan_context(options, *model));
   CULET_TRY(const plan::ArchLibrary library, plan::ArchLibrary::open(options.arch_dir));
-  const plan::CompileOptions compile{.precise = options.precise, .fuse = options.fuse};
+  const plan::CompileOptions compile{
+      .precise = options.precise, .fuse = options.fuse, .context = model->context};
   CULET_TRY(model->compiled, plan::compile(library, model->file, compile));
   return check_kind(model->compiled.plan);
 }

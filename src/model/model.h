@@ -22,6 +22,8 @@
 
 namespace culet::model {
 
+constexpr int64_t kDefaultContext = 4096;  // where nobody asks for one and the model allows it
+
 // Members are in order of need: each refers only to those above it, so they go in reverse.
 struct LoadedModel {
   format::GgufFile file;
@@ -31,6 +33,7 @@ struct LoadedModel {
   std::unique_ptr<backend::Executor> executor;  // none when text_only
   std::shared_ptr<const text::Tokenizer> tokenizer;
   uint64_t memory_limit = 0;  // ModelOptions'
+  int64_t context = 0;        // that the plan was made for; matters if its ropes depend on it
   int32_t pass_rows = 0;      // rows that a pass is filled to; one sequence of an encoder may have
                               // more, up to the executor's limit
   // At most one of the two: the template, or why the one in the file cannot be used.
