@@ -36,6 +36,8 @@ Result<ArchLibrary> ArchLibrary::open(const std::string& dir) {
   ArchLibrary library;
   for (const BuiltinArch& b : builtin_archs())
     library.files_.push_back({std::string(b.name), std::string(b.text), "built in"});
+  std::sort(library.files_.begin(), library.files_.end(),
+            [](const ArchText& a, const ArchText& b) { return a.name < b.name; });
   if (dir.empty()) return library;
   std::error_code ec;
   std::filesystem::directory_iterator entries(dir, ec);
