@@ -68,6 +68,7 @@ class Reader {
   Reader(uint64_t size, const cache::Source& source) : left_(size), source_(source) {}
 
   bool read(std::span<std::byte> out) {
+    if (out.empty()) return true;
     if (out.size() > left_ || !source_(out)) return false;
     left_ -= out.size();
     sum_.update(out);
@@ -173,6 +174,7 @@ Result<void> write_snapshot(const SessionImpl& session, const std::vector<std::s
   const std::string text = base::dump_json(header);
   base::Sha256 sum;
   const auto put = [&](std::span<const std::byte> bytes) {
+    if (bytes.empty()) return true;
     sum.update(bytes);
     return sink(bytes);
   };
