@@ -358,7 +358,11 @@ TEST(Executor, ScratchDoesNotGrowWithTheContext) {
     }
     EXPECT_GT(pages[0], 0u);
     if (threads == 1) {
+#ifdef __SANITIZE_ADDRESS__  // the list of blocks comes from mappings of its own there
+      EXPECT_LE(pages[1], pages[0] + 64);
+#else
       EXPECT_EQ(pages[1], pages[0]);
+#endif
     } else {  // how work is spread differs; what there is for it does not
       const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
       EXPECT_LE(pages[1] * page, p.executor->workspace_bytes() + (size_t{1} << 20));
