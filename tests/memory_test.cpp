@@ -31,6 +31,7 @@ const char* const kModels[] = {
     "tiny/llama/model-q8_0.gguf",  "tiny/qwen2/model-q8_0.gguf",
     "tiny/gemma3/model-q8_0.gguf", "tiny/gemma4-e/model-q8_0.gguf",
     "tiny/lfm2/model.gguf",        "tiny/llama/model-q8_0.gguf@shared",
+    "tiny/qwen3moe/model.gguf",    "tiny/gemma4-moe/model.gguf",
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

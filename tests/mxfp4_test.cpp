@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <unistd.h>
 
@@ -20,43 +19,18 @@ namespace {
 
 constexpr size_t kQ4Block = 18, kMxBlock = 17, kValues = 32;
 
-struct Converted {
-  uint32_t type;
-  std::string bytes;
-};
-
 template <class T>
 void append(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// The same metadata; every Q4_0 tensor as `convert` gives it, the others unchanged.
+// A copy of the file with every Q4_0 tensor as `convert` gives it.
 void rewrite(const std::string& source, const std::string& target,
-             const std::function<Converted(std::span<const std::byte>)>& convert) {
-  std::ifstream in(source, std::ios::binary);
-  const std::string data((std::istreambuf_iterator<char>(in)), {});
-  const auto file = format::GgufFile::parse(std::as_bytes(std::span(data)), source);
-  ASSERT_TRUE(file);
-  const auto directory = static_cast<size_t>(file->tensors()[0].name.data() - data.data()) - 8;
-  std::string out = data.substr(0, directory), body;
-  for (const format::TensorInfo& tensor : file->tensors()) {
-    const std::span<const std::byte> bytes(tensor.data, tensor.bytes);
-    const Converted made =
-        tensor.type == quant::TensorType::Q4_0
-            ? convert(bytes)
-            : Converted{static_cast<uint32_t>(tensor.type),
-                        {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
-    append(&out, uint64_t{tensor.name.size()});
-    out += tensor.name;
-    append(&out, static_cast<uint32_t>(tensor.n_dims));
-    for (int i = 0; i < tensor.n_dims; ++i) append(&out, tensor.dims[static_cast<size_t>(i)]);
-    append(&out, made.type);
-    append(&out, uint64_t{body.size()});
-    body += made.bytes;
-    body.resize((body.size() + 31) / 32 * 32, '\0');
-  }
-  out.resize((out.size() + 31) / 32 * 32, '\0');
-  std::ofstream(target, std::ios::binary) << out << body;
+             const std::function<TensorBytes(std::span<const std::byte>)>& convert) {
+  rewrite_tensors(source, target, [&](const format::TensorInfo& tensor) {
+    return tensor.type == quant::TensorType::Q4_0 ? convert({tensor.data, tensor.bytes})
+                                                  : unchanged(tensor);
+  });
 }
 
 float half(uint16_t bits) {
@@ -103,8 +77,8 @@ class Mxfp4 : public testing::Test {
  protected:
   void SetUp() override {
     const std::string source = golden("tiny/llama-quant/model-q4_0.gguf");
-    rewrite(source, mxfp4_, [](auto q4) { return Converted{39, mxfp4_of(q4)}; });
-    rewrite(source, f32_, [](auto q4) { return Converted{0, decoded(mxfp4_of(q4))}; });
+    rewrite(source, mxfp4_, [](auto q4) { return TensorBytes{39, mxfp4_of(q4)}; });
+    rewrite(source, f32_, [](auto q4) { return TensorBytes{0, decoded(mxfp4_of(q4))}; });
     for (Token id = 0; id < 90; ++id) tokens_.push_back(3 + id * 29 % 250);
   }
   void TearDown() override {

@@ -73,6 +73,37 @@ void add_metadata(const std::string& source, const std::string& target, const st
   std::ofstream(target, std::ios::binary) << out << data.substr(body);
 }
 
+TensorBytes unchanged(const format::TensorInfo& tensor) {
+  return {static_cast<uint32_t>(tensor.type),
+          {reinterpret_cast<const char*>(tensor.data), tensor.bytes}};
+}
+
+void rewrite_tensors(const std::string& source, const std::string& target,
+                     const std::function<TensorBytes(const format::TensorInfo&)>& convert) {
+  std::ifstream in(source, std::ios::binary);
+  const std::string data((std::istreambuf_iterator<char>(in)), {});
+  const auto file = format::GgufFile::parse(std::as_bytes(std::span(data)), source);
+  if (!file) throw std::runtime_error(file.error().message);
+  const auto directory = static_cast<size_t>(file->tensors()[0].name.data() - data.data()) - 8;
+  std::string out = data.substr(0, directory), body;
+  const auto put = [&out](auto value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  for (const format::TensorInfo& tensor : file->tensors()) {
+    const TensorBytes made = convert(tensor);
+    put(uint64_t{tensor.name.size()});
+    out += tensor.name;
+    put(static_cast<uint32_t>(tensor.n_dims));
+    for (int i = 0; i < tensor.n_dims; ++i) put(tensor.dims[static_cast<size_t>(i)]);
+    put(made.type);
+    put(uint64_t{body.size()});
+    body += made.bytes;
+    body.resize((body.size() + 31) / 32 * 32, '\0');
+  }
+  out.resize((out.size() + 31) / 32 * 32, '\0');
+  std::ofstream(target, std::ios::binary) << out << body;
+}
+
 std::shared_ptr<const Model> load(const std::string& path, const ModelOptions& options) {
   auto model = Model::load(path, options);
   if (!model) throw std::runtime_error(model.error().message);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "culet/engine.h"
+#include "format/gguf.h"
 
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,15 @@ std::unique_ptr<Session> session(std::shared_ptr<const Model> model, KvType kv =
 // Writes a copy of a model file with one more metadata array of int32.
 void add_metadata(const std::string& source, const std::string& target, const std::string& key,
                   const std::vector<int32_t>& values);
+
+// Writes a copy of a model file with every tensor's data as `convert` gives it.
+struct TensorBytes {
+  uint32_t type;  // as in the file
+  std::string bytes;
+};
+TensorBytes unchanged(const format::TensorInfo& tensor);
+void rewrite_tensors(const std::string& source, const std::string& target,
+                     const std::function<TensorBytes(const format::TensorInfo&)>& convert);
 
 using Rows = std::vector<std::vector<float>>;  // [position][vocabulary]
 // Appends in the given chunks (empty: all at once) and collects the logits of every token.

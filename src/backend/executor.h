@@ -55,6 +55,12 @@ struct PrepareOptions {
   std::function<void(uint64_t, uint64_t)> progress;
 };
 
+// What one op took, added up over passes.
+struct OpCost {
+  double seconds = 0;
+  uint64_t chosen_bytes = 0;  // weights that were read because a row chose them: experts
+};
+
 class Executor {
  public:
   // plan, file and pool outlive the result. Errors: kUnsupported (an op or tensor type this backend
@@ -71,10 +77,10 @@ class Executor {
   // Runs one pass. The sum of rows must not exceed limits().rows, wanted likewise. Reserves cache
   // rows first: an error (kExhausted) then leaves every session as it was. After success the rows
   // are committed. A non-finite output row is not an error here: the caller checks what it reads.
-  // timing, by op of the plan: the seconds that each op took are added to its entry; empty when
-  // nobody asks (then it costs nothing). Timing never changes a bit.
+  // costs, by op of the plan: what each op took is added to its entry; empty when nobody asks (then
+  // it costs nothing). Measuring never changes a bit.
   Result<void> run(Workspace& workspace, std::span<const Segment> batch,
-                   std::span<double> timing = {}) const;
+                   std::span<OpCost> costs = {}) const;
   // Output `name` of the wanted rows of the last run, in batch order: [wanted, width]; of every row
   // where the plan makes it for all (encoders). Valid until the next run.
   std::span<const float> output(const Workspace& workspace, std::string_view name) const;
@@ -82,14 +88,15 @@ class Executor {
   // Positions that every table of positions has a row for; INT64_MAX: there is no such table.
   int64_t positions() const;
 
-  // What explain prints beside each op: the kernel's name, and bytes read a row / in all.
+  // What explain prints beside each op: the kernel's name, and the bytes of weights that a pass
+  // reads; of embed, gather and experts those of one row.
   struct OpNote {
     std::string kernel;
     uint64_t weight_bytes;
   };
   OpNote note(size_t op) const;
   // The op whose function does this op's work: itself, or the first of a run of joined ones. Its
-  // entry in run()'s timing has the time of all.
+  // entry in run()'s costs has the time of all.
   size_t runs_with(size_t op) const;
   uint64_t packed_bytes() const;
   uint64_t workspace_bytes() const;

@@ -33,14 +33,29 @@ bool is_product(OpKind kind) {
   return kind == OpKind::linear || kind == OpKind::gated_linear || kind == OpKind::linear_add;
 }
 
+const format::TensorInfo* tensor(const model::LoadedModel& model, plan::TensorId id) {
+  return id == plan::kNone ? nullptr : &model.file.tensors()[static_cast<size_t>(id)];
+}
+
+// Of the experts that one row chooses.
+uint64_t expert_operations(const model::LoadedModel& model, const plan::Op& op) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < 4; ++i) {  // gate, up, gate_up, down: {in, out, experts}
+    const format::TensorInfo* w = tensor(model, op.weights[i]);
+    if (w != nullptr) sum += 2 * w->dims[0] * w->dims[1];
+  }
+  const plan::Value& routed = model.compiled.plan.values[static_cast<size_t>(op.in[1])];
+  return sum * static_cast<uint64_t>(routed.width / 2);
+}
+
 // Of one row: 2 k n for each matrix.
 uint64_t row_operations(const model::LoadedModel& model, const plan::Op& op) {
+  if (op.kind == OpKind::experts) return expert_operations(model, op);
   if (!is_product(op.kind)) return 0;
   uint64_t sum = 0;
   for (const plan::TensorId id : op.weights) {
-    if (id == plan::kNone) continue;
-    const format::TensorInfo& w = model.file.tensors()[static_cast<size_t>(id)];
-    if (w.n_dims == 2) sum += 2 * w.elements();
+    const format::TensorInfo* w = tensor(model, id);
+    if (w != nullptr && w->n_dims == 2) sum += 2 * w->elements();
   }
   return sum;
 }
@@ -110,17 +125,17 @@ uint64_t sum_of(const uint64_t* p, size_t words) {
 class Timing {
  public:
   explicit Timing(const ModelImpl& model)
-      : model_(model), seconds_(model.loaded().compiled.plan.ops.size()) {
-    model_.time_ops(seconds_);
+      : model_(model), costs_(model.loaded().compiled.plan.ops.size()) {
+    model_.measure_ops(costs_);
   }
-  ~Timing() { model_.time_ops({}); }
+  ~Timing() { model_.measure_ops({}); }
   Timing(const Timing&) = delete;
   Timing& operator=(const Timing&) = delete;
-  const std::vector<double>& seconds() const { return seconds_; }
+  const std::vector<backend::OpCost>& costs() const { return costs_; }
 
  private:
   const ModelImpl& model_;
-  std::vector<double> seconds_;
+  std::vector<backend::OpCost> costs_;
 };
 
 // What a phase ran: rows [first, first + rows) in passes of at most pass_rows, logits of the last
@@ -146,15 +161,18 @@ void count_attention(const plan::Op& op, const plan::CacheSpec& cache, bool want
                       static_cast<uint64_t>(cache.head_dim + cache.value_dim);
 }
 
-// Adds what op `index` read and computed.
-void count(const model::LoadedModel& model, size_t index, const Passes& p, OpTime* time) {
+// Adds what op `index` read and computed. chosen_bytes: weights that its rows chose.
+void count(const model::LoadedModel& model, size_t index, const Passes& p, uint64_t chosen_bytes,
+           OpTime* time) {
   const plan::Plan& plan = model.compiled.plan;
   const plan::Op& op = plan.ops[index];
   const bool wanted = wanted_rows_only(plan, op);
   const auto rows = static_cast<uint64_t>(wanted ? p.logits : p.rows);
   const uint64_t weight_bytes = model.executor->note(index).weight_bytes;
-  const bool by_row = op.kind == OpKind::embed;
-  time->bytes += weight_bytes * (wanted || by_row ? rows : static_cast<uint64_t>(p.count()));
+  const bool by_row = op.kind == OpKind::embed || op.kind == OpKind::gather;
+  time->bytes += op.kind == OpKind::experts
+                     ? chosen_bytes
+                     : weight_bytes * (wanted || by_row ? rows : static_cast<uint64_t>(p.count()));
   time->operations += row_operations(model, op) * rows;
   if (!reads_cache(op)) return;
   count_attention(op, plan.caches[static_cast<size_t>(op.attr.cache)], wanted, p, time);
@@ -168,7 +186,7 @@ std::string source_of(const plan::Plan& plan, const plan::Op& op) {
 }
 
 PhaseProfile phase(const model::LoadedModel& model, const Passes& p, double seconds,
-                   const std::vector<double>& times) {
+                   const std::vector<backend::OpCost>& costs) {
   const plan::Plan& plan = model.compiled.plan;
   PhaseProfile result;
   result.tokens = p.rows;
@@ -183,14 +201,14 @@ PhaseProfile phase(const model::LoadedModel& model, const Passes& p, double seco
       time.names = plan::op_name(op.kind);
       time.kernel = model.executor->note(i).kernel;
       time.source = source_of(plan, op);
-      time.seconds = times[i];
+      time.seconds = costs[i].seconds;
       result.ops.push_back(std::move(time));
     } else {
       OpTime& time = result.ops.back();
       time.names += " + " + std::string(plan::op_name(op.kind));
       if (op.line != time.line) time.source += fmt::format(" (with line {})", op.line);
     }
-    count(model, i, p, &result.ops.back());
+    count(model, i, p, costs[i].chosen_bytes, &result.ops.back());
   }
   return result;
 }
@@ -208,9 +226,8 @@ Costs costs(const Model& model) {
     const uint64_t operations = engine::row_operations(loaded, op);
     (engine::wanted_rows_only(plan, op) ? costs.logits_operations : costs.row_operations) +=
         operations;
-    if (operations > 0) {
-      const auto& w = loaded.file.tensors()[static_cast<size_t>(op.weights[0])];
-      costs.logits_type = quant::type_info(w.type).name;
+    if (engine::is_product(op.kind)) {
+      costs.logits_type = quant::type_info(engine::tensor(loaded, op.weights[0])->type).name;
     }
   }
   return costs;
@@ -285,7 +302,7 @@ Result<Profile> profile(Session& session, std::span<const Token> prompt,
     CULET_TRY_VOID(session.append(prompt, [&](int64_t done, int64_t) {
       return !progress || progress(std::min(done, prompted), all);
     }));
-    result.prefill = engine::phase(model.loaded(), passes, engine::now() - start, timing.seconds());
+    result.prefill = engine::phase(model.loaded(), passes, engine::now() - start, timing.costs());
   }
   passes.first += prompted;
   passes.pass_rows = 1;
@@ -298,7 +315,7 @@ Result<Profile> profile(Session& session, std::span<const Token> prompt,
       return fail(ErrorCode::kCancelled, "stopped on request");
     }
   }
-  result.decode = engine::phase(model.loaded(), passes, engine::now() - start, timing.seconds());
+  result.decode = engine::phase(model.loaded(), passes, engine::now() - start, timing.costs());
   return result;
 }
 

@@ -109,12 +109,12 @@ WorkspaceLease::~WorkspaceLease() {
 Result<void> ModelImpl::run(backend::Workspace& workspace,
                             std::span<const backend::Segment> batch) const {
   const std::lock_guard lock(pass_mutex_);
-  return executor().run(workspace, batch, timing_);
+  return executor().run(workspace, batch, costs_);
 }
 
-void ModelImpl::time_ops(std::span<double> timing) const {
+void ModelImpl::measure_ops(std::span<backend::OpCost> costs) const {
   const std::lock_guard lock(pass_mutex_);
-  timing_ = timing;
+  costs_ = costs;
 }
 
 std::string ModelImpl::explain() const {

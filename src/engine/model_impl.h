@@ -51,8 +51,8 @@ class ModelImpl final : public Model {
   const backend::Executor& executor() const { return *loaded_->executor; }
   // One pass at a time: a second caller waits.
   Result<void> run(backend::Workspace& workspace, std::span<const backend::Segment> batch) const;
-  // From now on passes add the seconds of their ops to timing, [ops of the plan]; empty: no more.
-  void time_ops(std::span<double> timing) const;
+  // From now on passes add what their ops take to costs, [ops of the plan]; empty: no more.
+  void measure_ops(std::span<backend::OpCost> costs) const;
 
  private:
   friend class WorkspaceLease;
@@ -61,7 +61,7 @@ class ModelImpl final : public Model {
 
   std::unique_ptr<model::LoadedModel> loaded_;
   mutable std::mutex pass_mutex_;
-  mutable std::span<double> timing_;  // guarded by pass_mutex_
+  mutable std::span<backend::OpCost> costs_;  // guarded by pass_mutex_
   mutable std::mutex idle_mutex_;
   mutable std::vector<backend::WorkspacePtr> idle_;  // guarded by idle_mutex_
 };

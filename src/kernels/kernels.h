@@ -171,7 +171,8 @@ struct Kernels {
   void (*binary)(Binary op, const float* a, const float* b, int64_t n,
                  float* y);  // any may be equal
   void (*binary_scalar)(Binary op, const float* a, float b, int64_t n, float* y);
-  void (*softcap)(const float* x, float cap, int64_t n, float* y);  // cap * tanh(x / cap)
+  void (*softcap)(const float* x, float cap, int64_t n, float* y);   // cap * tanh(x / cap)
+  void (*add_scaled)(float a, const float* x, int64_t n, float* y);  // y = fma(a, x, y)
   // Largest value, the lowest index that has it, and whether all n are finite.
   void (*max_index)(const float* x, int64_t n, float* max, int64_t* index, int* finite);
   // sum of exp(x - max) in 16 float64 lanes; *weighted = sum of exp(x - max) * (x - max) likewise,

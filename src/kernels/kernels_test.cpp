@@ -233,6 +233,10 @@ TEST(Levels, Rows) {
           t.kernels.binary_scalar(Binary(op), x.data(), 1.7f, n, got.data());
           EXPECT_SAME(got, want) << "binary_scalar " << op;
         }
+        want = got = y;
+        base.add_scaled(-1.7f, x.data(), n, want.data());
+        t.kernels.add_scaled(-1.7f, x.data(), n, got.data());
+        EXPECT_SAME(got, want);
         base.softcap(x.data(), 30.0f, n, want.data());
         t.kernels.softcap(x.data(), 30.0f, n, got.data());
         EXPECT_SAME(got, want);

@@ -79,6 +79,11 @@ void softcap(const float* x, float cap, int64_t n, float* y) {
   map(x, n, y, CULET_LAMBDA(=, Floats v) { return softcap8(v, c); });
 }
 
+void add_scaled(float a, const float* x, int64_t n, float* y) {
+  const Floats factor = set1(a);
+  map2(x, y, n, y, CULET_LAMBDA(=, Floats u, Floats v) { return fma(factor, u, v); });
+}
+
 void rms_norm(const float* x, const float* w, float eps, int64_t n, float* y) {
   Lanes lanes = zero_lanes();
   for (int64_t i = 0; i < n; i += 16) {
@@ -225,6 +230,7 @@ void add_lane_rows(Kernels* table) {
   table->binary = binary;
   table->binary_scalar = binary_scalar;
   table->softcap = softcap;
+  table->add_scaled = add_scaled;
   table->max_index = max_index;
   table->exp_sums = exp_sums;
 }

@@ -105,6 +105,10 @@ void softcap(const float* x, float cap, int64_t n, float* y) {
   for (int64_t i = 0; i < n; i++) y[i] = softcap1(x[i], cap);
 }
 
+void add_scaled(float a, const float* x, int64_t n, float* y) {
+  for (int64_t i = 0; i < n; i++) y[i] = fma1(a, x[i], y[i]);
+}
+
 void max_index(const float* x, int64_t n, float* max, int64_t* index, int* finite) {
   *max = -__builtin_inff();
   *index = 0;
@@ -150,6 +154,7 @@ void add_scalar(Kernels* table) {
   table->binary = binary;
   table->binary_scalar = binary_scalar;
   table->softcap = softcap;
+  table->add_scaled = add_scaled;
   table->max_index = max_index;
   table->exp_sums = exp_sums;
 }

@@ -128,6 +128,15 @@ TEST(Scalar, Norms) {
   }
 }
 
+TEST(Scalar, AddScaledRoundsOnce) {
+  const Kernels kernels = scalar();
+  std::mt19937 rng(9);
+  const std::vector<float> x = test::random_floats(37, rng), y = test::random_floats(37, rng);
+  std::vector<float> got = y;
+  kernels.add_scaled(0.3f, x.data(), 37, got.data());
+  for (size_t i = 0; i < 37; i++) EXPECT_EQ(got[i], std::fma(0.3f, x[i], y[i])) << i;
+}
+
 TEST(Scalar, MaxIndexAndExpSums) {
   const Kernels kernels = scalar();
   std::vector<float> x = {-1, 3, -INFINITY, 3, 2};

@@ -102,6 +102,11 @@ void softcap(const float* x, float cap, int64_t n, float* y) {
   map(x, n, y, CULET_LAMBDA(=, __m512 v) { return softcap16(v, c); });
 }
 
+void add_scaled(float a, const float* x, int64_t n, float* y) {
+  const __m512 factor = set1(a);
+  map2(x, y, n, y, CULET_LAMBDA(=, __m512 u, __m512 v) { return _mm512_fmadd_ps(factor, u, v); });
+}
+
 void rms_norm(const float* x, const float* w, float eps, int64_t n, float* y) {
   __m512 lanes = _mm512_setzero_ps();
   int64_t i = 0;
@@ -291,6 +296,7 @@ void add_avx512(Kernels* table) {
   table->binary = binary;
   table->binary_scalar = binary_scalar;
   table->softcap = softcap;
+  table->add_scaled = add_scaled;
   table->max_index = max_index;
   table->exp_sums = exp_sums;
 }

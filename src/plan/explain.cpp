@@ -76,7 +76,11 @@ std::string attributes_text(const Plan& plan, const Op& op) {
   if (op.kind == OpKind::softcap) out += fmt::format(" cap={}", a.scalar);
   if (op.kind == OpKind::slice || op.kind == OpKind::view_layer)
     out += fmt::format(" columns {}..{}", a.first, a.first + a.count);
-  if (op.kind == OpKind::route) out += fmt::format(" top={}", a.top);
+  if (op.kind == OpKind::route) {
+    out += fmt::format(" top={} score={}", a.top, a.sigmoid ? "sigmoid" : "softmax");
+    if (a.renormalise) out += " renormalise";
+    if (a.scale != 1) out += fmt::format(" scale={}", a.scale);
+  }
   if (a.activation != Activation::kNone)
     out += fmt::format(" act={}", kActs[static_cast<size_t>(a.activation)]);
   if (a.eps != 0) out += fmt::format(" eps={}", a.eps);

@@ -43,6 +43,7 @@ constexpr Family kFamilies[] = {
     {"granite", "granite"},
     {"smollm3", "smollm3"},
     {"qwen3moe", "qwen3moe"},
+    {"mixtral", "llama"},
     {"bert", "bert"},
     {"gemma-embedding", "gemma-embedding"},
 };
@@ -494,6 +495,31 @@ TEST(Families, Qwen3MoeRoutes) {
   EXPECT_EQ(count(plan, OpKind::route), 3);
   EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.top, 2);
   EXPECT_EQ(count(plan, OpKind::gated_linear), 0);
+}
+
+TEST(Families, MixtralIsLlamaWithExperts) {
+  const Plan plan = plan_of("mixtral", "llama");
+  EXPECT_EQ(count(plan, OpKind::experts), 3);
+  EXPECT_EQ(count(plan, OpKind::gated_linear), 0);
+  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.top, 2);
+  EXPECT_FALSE(ops_of(plan, OpKind::experts)[0]->attr.quantize_hidden);  // float32 weights
+  EXPECT_EQ(count(plan_of("llama", "llama"), OpKind::experts), 0);
+}
+
+TEST(Families, ExpertsAreThoseThatTheRoutePicksFrom) {
+  const ModelPtr model = fixture("qwen3moe");
+  const std::string text = builtin().by_file_name("qwen3moe")->text;
+  const auto message = [&](const std::string& from, const std::string& to) {
+    const auto made = compile_text_of(replace_line(text, from, to), model->file);
+    return made ? std::string("no error") : made.error().message;
+  };
+  EXPECT_NE(message("route(linear(h, ffn_gate_inp), ", "route(h, ")
+                .find("ffn_down_exps.weight has shape {48, 64, 8}, its third number must be 64"),
+            std::string::npos);
+  EXPECT_NE(message("experts(h, w, ", "experts(h, w * 2, ").find("what route() gives"),
+            std::string::npos);
+  EXPECT_NE(message("gate=ffn_gate_exps, ", "gate=ffn_down_exps, ").find("{64, 48, 8} is needed"),
+            std::string::npos);
 }
 
 // Changing a line changes the plan.

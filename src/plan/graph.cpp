@@ -268,11 +268,14 @@ class Builder {
       use(t);
       call.weights.push_back(info(t));
     }
+    if (const auto r = routes_.find(op.in.empty() ? kNone : op.in.back()); r != routes_.end())
+      call.routed = r->second;
     call.op = &op;
     if (auto ok = apply_shape_rule(&call); !ok)
       return error(p, ok.error().message, ok.error().code);
     std::vector<ValueId> out;
     for (const Shape& s : call.out) out.push_back(new_value(s));
+    if (op.kind == OpKind::route) routes_[out[0]] = at(op.in[0]).width;
     op.out = out;
     plan_.ops.push_back(std::move(op));
     return out;
@@ -779,6 +782,7 @@ class Builder {
   std::map<std::string, ValueId> scope_;
   std::vector<std::string> made_here_;  // names that end with this layer
   std::map<std::pair<std::string, int>, int32_t> caches_;
+  std::map<ValueId, int32_t> routes_;  // results of route: how many experts it picks from
   int layer_ = -1;
   bool ran_layers_ = false;
 };

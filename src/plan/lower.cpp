@@ -143,23 +143,36 @@ void insert_quantize(Plan* plan, const format::GgufFile& model, const format::Gg
     CULET_CHECK(target != nullptr);
     return target->tensors()[static_cast<size_t>(t - kTargetTensor)].type;
   };
+  const auto integer = [&](TensorId t) { return t != kNone && integer_weights(type(t)); };
+  const auto floating = [&](TensorId t) { return t != kNone && !integer_weights(type(t)); };
   std::vector<Op> out;
   std::vector<ValueId> quantized(plan->values.size(), kNone);  // of each float value, once made
+  const auto quantized_input = [&](const Op& op) {
+    ValueId& q = quantized[static_cast<size_t>(op.in[0])];
+    if (q != kNone) return q;
+    Op quantize;
+    quantize.kind = OpKind::quantize;
+    quantize.layer = op.layer, quantize.line = op.line;
+    quantize.in = {op.in[0]};
+    q = clone(plan, op.in[0]);
+    plan->values[static_cast<size_t>(q)].form = Form::kQuantized;
+    quantize.out = {q};
+    out.push_back(std::move(quantize));
+    return q;
+  };
   for (Op& op : plan->ops) {
-    const bool product = op.kind == OpKind::linear && integer_weights(type(op.weights[0]));
-    if (product) {
-      ValueId& q = quantized[static_cast<size_t>(op.in[0])];
-      if (q == kNone) {
-        Op quantize;
-        quantize.kind = OpKind::quantize;
-        quantize.layer = op.layer, quantize.line = op.line;
-        quantize.in = {op.in[0]};
-        q = clone(plan, op.in[0]);
-        plan->values[static_cast<size_t>(q)].form = Form::kQuantized;
-        quantize.out = {q};
-        out.push_back(std::move(quantize));
+    if (op.kind == OpKind::linear && integer(op.weights[0])) op.in[0] = quantized_input(op);
+    if (op.kind == OpKind::experts) {
+      const auto first = op.weights.begin(), down = first + 3;  // gate, up, gate_up, down
+      op.attr.quantize_hidden = integer(*down);
+      if (std::any_of(first, down, integer)) {
+        const ValueId q = quantized_input(op);
+        if (std::any_of(first, down, floating)) {
+          op.in.push_back(q);
+        } else {
+          op.in[0] = q;
+        }
       }
-      op.in[0] = q;
     }
     out.push_back(std::move(op));
   }

@@ -98,12 +98,13 @@ struct Attributes {
   int32_t cache = kNone;       // index into Plan::caches (donor already resolved)
   int32_t state = kNone;       // index into Plan::states
   int32_t heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
-  float scale = 1, softcap = 0;  // attend
+  float scale = 1, softcap = 0;  // attend; route: factor of the weights
   Mask mask = Mask::kCausal;
   int32_t band = 0;
   int32_t tokens = kNone;        // suppress: index into Plan::token_lists
   int32_t first = 0, count = 0;  // split, slice: columns [first, first + count)
   int32_t top = 0;               // route
+  bool quantize_hidden = false;  // experts: rows between up and down become int8
   bool sigmoid = false, renormalise = false, by_position = false, by_type = false;
 };
 

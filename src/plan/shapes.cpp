@@ -14,6 +14,7 @@ namespace culet::plan {
 namespace {
 
 constexpr int64_t kMaxWidth = 1 << 28;
+constexpr int64_t kMaxExperts = 1 << 16;  // their indices are floats in a row
 
 bool whole(double n, double min, double max) { return n >= min && n <= max && n == std::floor(n); }
 
@@ -202,6 +203,9 @@ Result<void> route(ShapeCall* c) {
   const Attributes& a = c->op->attr;
   if (a.top < 1 || a.top > c->in[0].width())
     return bad(fmt::format("route picks {} of {} experts", a.top, c->in[0].width()));
+  if (c->in[0].width() > kMaxExperts)
+    return bad(
+        fmt::format("route picks from {} experts; {} are the most", c->in[0].width(), kMaxExperts));
   if (!c->weights.empty()) CULET_TRY_VOID(want_vector(*c, 0, c->in[0].width()));
   c->out = {Shape{{a.top, 2, 0}, 2}};
   return {};
@@ -213,20 +217,26 @@ Result<void> experts(ShapeCall* c) {
   const int64_t width = c->in[0].width();
   const bool pair = w[0] && w[1] && !w[2], joined = w[2] && !w[0] && !w[1];
   if (!w[3] || !(pair || joined)) return bad("experts takes down= and gate= with up=, or gate_up=");
-  if (c->in[1].rank != 2 || c->in[1].dims[1] != 2)
+  if (c->routed == 0)
     return bad(fmt::format("the second operand of experts is what route() gives, this is {}",
                            c->in[1].show()));
   const int64_t hidden = static_cast<int64_t>(std::min<uint64_t>(w[3]->dims[0], kMaxWidth));
-  const int64_t n = static_cast<int64_t>(w[3]->dims[2]);
+  const int64_t n = c->routed;
   if (w[3]->dims[0] > static_cast<uint64_t>(kMaxWidth) ||
       static_cast<int64_t>(w[3]->dims[1]) != width)
     return bad(fmt::format("tensor {} has shape {}, its second number must be {}", w[3]->name,
                            dims_text(*w[3]), width));
+  if (static_cast<int64_t>(w[3]->dims[2]) != n || w[3]->dims[3] != 1)
+    return bad(
+        fmt::format("tensor {} has shape {}, its third number must be {}, the experts that "
+                    "the route picks from",
+                    w[3]->name, dims_text(*w[3]), n));
   for (size_t k = 0; k < 3; ++k) {
     if (!w[k]) continue;
     const int64_t out = k == 2 ? 2 * hidden : hidden;
     if (static_cast<int64_t>(w[k]->dims[0]) != width ||
-        static_cast<int64_t>(w[k]->dims[1]) != out || static_cast<int64_t>(w[k]->dims[2]) != n)
+        static_cast<int64_t>(w[k]->dims[1]) != out || static_cast<int64_t>(w[k]->dims[2]) != n ||
+        w[k]->dims[3] != 1)
       return bad(fmt::format("tensor {} has shape {}, {{{}, {}, {}}} is needed", w[k]->name,
                              dims_text(*w[k]), width, out, n));
   }

@@ -32,6 +32,7 @@ struct ShapeCall {
   std::vector<double> facts;  // positional facts, in order
   const CacheSpec* cache = nullptr;
   int32_t state_rows = 0, state_width = 0;
+  int32_t routed = 0;  // experts: how many the route behind its second operand chose from
   std::vector<Shape> out;
 };
 

@@ -9,7 +9,8 @@ namespace culet::backend {
 namespace {
 
 const OpEntry* find_entry(plan::OpKind kind) {
-  for (std::span<const OpEntry> family : {linear_ops(), row_ops(), attention_ops(), memory_ops()}) {
+  for (std::span<const OpEntry> family :
+       {linear_ops(), row_ops(), attention_ops(), memory_ops(), expert_ops()}) {
     for (const OpEntry& entry : family) {
       if (entry.kind == kind) return &entry;
     }
@@ -52,11 +53,14 @@ Executor::OpNote note_of(const Binder& b, const BoundOp& bound) {
   const plan::Op& op = b.plan.ops[static_cast<size_t>(bound.op)];
   Executor::OpNote note{std::string(plan::op_name(op.kind)), 0};
   for (const Product& p : bound.products) {
-    const auto type = static_cast<quant::TensorType>(p.w->type);
+    const auto type = static_cast<quant::TensorType>(p.w.type);
     note.kernel = fmt::format("{} {}{}", p.q != nullptr ? "matmul_q" : "matmul_f",
                               quant::type_info(type).name, p.source != nullptr ? " mapped" : "");
-    note.weight_bytes += static_cast<uint64_t>((p.w->n + 15) / 16 * p.w->group_bytes);
-    if (p.bias != nullptr) note.weight_bytes += static_cast<uint64_t>(p.w->n) * sizeof(float);
+    note.weight_bytes += static_cast<uint64_t>((p.w.n + 15) / 16 * p.w.group_bytes);
+    if (p.bias != nullptr) note.weight_bytes += static_cast<uint64_t>(p.w.n) * sizeof(float);
+  }
+  if (op.kind == plan::OpKind::experts) {  // of one row: as many as it chooses
+    note.weight_bytes *= static_cast<uint64_t>(bound.in[1].width / 2);
   }
   for (int64_t n : bound.products.empty() ? bound.vector_sizes : std::vector<int64_t>{}) {
     note.weight_bytes += static_cast<uint64_t>(n) * sizeof(float);
@@ -179,9 +183,12 @@ int64_t scratch_bytes(const Binder& binder, int64_t rows) {
   return (most + 4095) / 4096 * 4096;  // workers do not share a page
 }
 
-int64_t shared_bytes(const plan::Plan& plan, int threads) {
+int64_t shared_bytes(const Binder& binder, int64_t rows, int threads) {
   int64_t most = 64;
-  for (const plan::Op& op : plan.ops) most = std::max(most, attend_shared_bytes(op, threads));
+  for (const plan::Op& op : binder.plan.ops) {
+    most =
+        std::max({most, attend_shared_bytes(op, threads), experts_shared_bytes(binder, op, rows)});
+  }
   return most;
 }
 

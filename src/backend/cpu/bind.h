@@ -25,7 +25,7 @@ Result<void> check_supported(const plan::Plan& plan);
 Result<Program> bind(const Binder& binder);
 // Scratch bytes of one worker, and of the calling thread, for passes of `rows` rows.
 int64_t scratch_bytes(const Binder& binder, int64_t rows);
-int64_t shared_bytes(const plan::Plan& plan, int threads);
+int64_t shared_bytes(const Binder& binder, int64_t rows, int threads);
 // Bytes of the keys and values of one block of 32 rows where attention has no cache; else 0.
 int64_t own_key_bytes(const plan::Plan& plan);
 

@@ -3,7 +3,7 @@
 // prepare() makes the BoundOps once; after that nothing in them changes. run() makes a Step for
 // each pass and calls fn(op, step) down the list. Op families: ops_linear.cpp (products and
 // quantize's consumers), ops_rows.cpp (everything that works row by row), ops_attention.cpp
-// (append, attend), ops_memory.cpp (short_conv).
+// (append, attend), ops_memory.cpp (short_conv), ops_experts.cpp (route, experts).
 #pragma once
 
 #include "backend/cpu/region.h"
@@ -37,9 +37,10 @@ struct Slot {
   plan::Form form = plan::Form::kF32;
 };
 
-// One matrix product of an op.
+// One matrix product of an op, or those of all experts with matrices of one shape.
 struct Product {
-  const kernels::PackedMatrix* w = nullptr;
+  kernels::PackedMatrix w{};     // no data where it stays mapped
+  int64_t count = 1;             // matrices; w is the first, the others follow without gaps
   const float* bias = nullptr;   // [n], added in a rounding of its own; null: none
   kernels::MatmulQ q = nullptr;  // one of the two, by the input's form
   kernels::MatmulF f = nullptr;
@@ -100,6 +101,7 @@ struct Step {
   uint8_t* scratch;         // pool size x scratch_bytes
   int64_t scratch_bytes;    // of one worker
   uint8_t* shared_scratch;  // of the calling thread, for results that tasks hand over
+  uint64_t chosen_bytes;    // weights read by choice: ops add to it (experts)
 
   int64_t count(const Slot& s) const { return rows[static_cast<int>(s.rows)]; }
   uint8_t* base(const Slot& s) const {
@@ -166,11 +168,14 @@ std::span<const OpEntry> linear_ops();
 std::span<const OpEntry> row_ops();
 std::span<const OpEntry> attention_ops();
 std::span<const OpEntry> memory_ops();
+std::span<const OpEntry> expert_ops();
 
 // ops_linear.cpp: whether `next` may join `run`, a linear before it with the same input.
 bool can_join(const BoundOp& run, const BoundOp& next);
 // ops_attention.cpp: bytes of Step::shared_scratch that attend needs.
 int64_t attend_shared_bytes(const plan::Op& op, int threads);
+// ops_experts.cpp: likewise, in passes of `rows` rows.
+int64_t experts_shared_bytes(const Binder& b, const plan::Op& op, int64_t rows);
 // ops_attention.cpp: bytes of a block of Step::own_keys; 0: the op needs none.
 int64_t own_block_bytes(const plan::Op& op);
 

@@ -65,7 +65,8 @@ struct Executor::Impl {
   }
   uint64_t workspace_bytes() const {
     return static_cast<uint64_t>(arena_bytes(kAll) + arena_bytes(kWanted) + table_bytes() +
-                                 own_blocks(limits.rows) * own_block + scratch * pool->size());
+                                 own_blocks(limits.rows) * own_block + scratch * pool->size() +
+                                 shared);
   }
 
   Result<void> check(std::span<const Segment> batch) const;
@@ -116,7 +117,7 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   const Binder binder{plan, file, kernels, impl->weights, options.repack};
   CULET_TRY(impl->program, bind(binder));
   impl->scratch = scratch_bytes(binder, limits.rows);
-  impl->shared = shared_bytes(plan, pool.size());
+  impl->shared = shared_bytes(binder, limits.rows, pool.size());
   impl->own_block = own_key_bytes(plan);
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
@@ -133,7 +134,8 @@ Executor::Memory Executor::memory(const plan::Plan& plan, const format::GgufFile
   const int64_t workspace = rows * (plan.arena_row_bytes_all + tables) +
                             options.limits.wanted * plan.arena_row_bytes_wanted +
                             own_blocks(rows) * own_key_bytes(plan) +
-                            scratch_bytes(binder, rows) * threads;
+                            scratch_bytes(binder, rows) * threads +
+                            shared_bytes(binder, rows, threads);
   return {sizes.packed, sizes.converted, sizes.mapped, static_cast<uint64_t>(workspace)};
 }
 
@@ -295,10 +297,10 @@ void Executor::Impl::make_tables(Workspace* w, Step* step) const {
 }
 
 Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
-                           std::span<double> timing) const {
+                           std::span<OpCost> costs) const {
   using Clock = std::chrono::steady_clock;
   const Impl& impl = *impl_;
-  CULET_CHECK(timing.empty() || timing.size() == impl.plan->ops.size());
+  CULET_CHECK(costs.empty() || costs.size() == impl.plan->ops.size());
   CULET_TRY_VOID(impl.check(batch));
   CULET_TRY_VOID(impl.reserve(batch));
   base::set_float_mode();
@@ -310,14 +312,15 @@ Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
   const auto run_ops = [&](int32_t first, int32_t count) {
     for (int32_t i = first; i < first + count; ++i) {
       const BoundOp& op = program.ops[static_cast<size_t>(i)];
-      if (timing.empty()) {
+      if (costs.empty()) {
         op.fn(op, step);
         continue;
       }
       const Clock::time_point start = Clock::now();
       op.fn(op, step);
-      timing[static_cast<size_t>(op.op)] +=
-          std::chrono::duration<double>(Clock::now() - start).count();
+      OpCost& cost = costs[static_cast<size_t>(op.op)];
+      cost.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      cost.chosen_bytes += std::exchange(step.chosen_bytes, 0);
     }
   };
   int32_t next = program.prologue;

@@ -47,10 +47,23 @@ class TestModel {
     return add(type, {static_cast<uint64_t>(k), static_cast<uint64_t>(n)},
                kernels::test::random_tensor(type, n, k, rng));
   }
+  TensorId experts(TensorType type, int64_t count, int64_t n, int64_t k) {
+    return add(type,
+               {static_cast<uint64_t>(k), static_cast<uint64_t>(n), static_cast<uint64_t>(count)},
+               kernels::test::random_tensor(type, count * n, k, rng));
+  }
   TensorId vector(const std::vector<float>& values) {
     std::vector<uint8_t> bytes(values.size() * 4);
     std::memcpy(bytes.data(), values.data(), bytes.size());
     return add(TensorType::F32, {values.size()}, std::move(bytes));
+  }
+  // Rows of `width` float32.
+  TensorId table(const std::vector<float>& values, int64_t width) {
+    std::vector<uint8_t> bytes(values.size() * 4);
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return add(TensorType::F32,
+               {static_cast<uint64_t>(width), values.size() / static_cast<uint64_t>(width)},
+               std::move(bytes));
   }
   TensorId vector(int64_t n) {
     return vector(kernels::test::random_floats(static_cast<size_t>(n), rng));
@@ -179,10 +192,12 @@ class TestModel {
 
 // A model prepared for one number of threads.
 struct Prepared {
-  Prepared(const TestModel& model, int threads, Limits limits = {}, const char* isa = nullptr)
+  Prepared(const TestModel& model, int threads, Limits limits = {}, const char* isa = nullptr,
+           bool repack = true)
       : pool(threads), kernels(kernel_table(isa)) {
     PrepareOptions options;
     options.limits = limits;
+    options.repack = repack;
     auto made = Executor::prepare(model.plan, model.file, kernels, pool, options);
     CULET_CHECK(made.has_value());
     executor = std::move(*made);

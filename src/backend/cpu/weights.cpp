@@ -25,9 +25,9 @@ using plan::TensorId;
 constexpr size_t kTaskBytes = 256 << 10;  // packed bytes a task
 constexpr size_t kTail = 64;              // readable bytes behind the last group
 
-void add_once(std::vector<TensorId>* list, TensorId id) {
-  if (id != plan::kNone && std::find(list->begin(), list->end(), id) == list->end())
-    list->push_back(id);
+template <class T>
+void add_once(std::vector<T>* list, T item) {
+  if (std::find(list->begin(), list->end(), item) == list->end()) list->push_back(item);
 }
 
 Result<void> check_bytes(const format::TensorInfo& tensor) {
@@ -39,18 +39,40 @@ Result<void> check_bytes(const format::TensorInfo& tensor) {
 
 size_t round64(size_t n) { return (n + 63) / 64 * 64; }
 
-size_t bytes_of(const format::TensorInfo& t) {
-  return kernels::packed_bytes(t.type, static_cast<int64_t>(t.dims[1]),
-                               static_cast<int64_t>(t.dims[0]));
+// The matrices of a tensor: how many, of n outputs and k inputs.
+struct Shape {
+  int64_t count, n, k;
+  int64_t groups() const { return (n + 15) / 16; }
+};
+Shape shape_of(const format::TensorInfo& t, bool halves) {
+  const int64_t parts = halves ? 2 : 1;
+  return {static_cast<int64_t>(t.dims[2]) * parts, static_cast<int64_t>(t.dims[1]) / parts,
+          static_cast<int64_t>(t.dims[0])};
 }
 
-void pack_tensor(const format::TensorInfo& tensor, const kernels::PackedMatrix& matrix,
+// 0: the type cannot be packed.
+size_t bytes_of(const format::TensorInfo& t, bool halves) {
+  const Shape s = shape_of(t, halves);
+  const size_t group = kernels::packed_group_bytes(t.type, s.k);
+  return group == 0 ? 0 : group * static_cast<size_t>(s.groups() * s.count) + kTail;
+}
+
+// Groups of all matrices in a row; a task may hold the end of one and the beginning of the next.
+void pack_tensor(const format::TensorInfo& tensor, const Shape& shape, int64_t group_bytes,
                  uint8_t* dst, base::ThreadPool& pool) {
-  const int64_t groups = (matrix.n + 15) / 16;
-  const int64_t chunk = std::max<int64_t>(1, static_cast<int64_t>(kTaskBytes) / matrix.group_bytes);
-  pool.run((groups + chunk - 1) / chunk, [&](int64_t task, int) {
-    kernels::pack_groups(tensor.type, tensor.data, matrix.n, matrix.k, task * chunk,
-                         std::min(groups, (task + 1) * chunk), dst);
+  const quant::TypeInfo& type = quant::type_info(tensor.type);
+  const int64_t groups = shape.groups(), all = groups * shape.count;
+  const int64_t source_bytes = shape.n * (shape.k / type.block * type.block_bytes);
+  const int64_t chunk = std::max<int64_t>(1, static_cast<int64_t>(kTaskBytes) / group_bytes);
+  pool.run((all + chunk - 1) / chunk, [&](int64_t task, int) {
+    const int64_t end = std::min(all, (task + 1) * chunk);
+    for (int64_t g = task * chunk; g < end;) {
+      const int64_t matrix = g / groups, first = g % groups;
+      const int64_t last = std::min(groups, first + end - g);
+      kernels::pack_groups(tensor.type, tensor.data + matrix * source_bytes, shape.n, shape.k,
+                           first, last, dst + matrix * groups * group_bytes);
+      g += last - first;
+    }
   });
 }
 
@@ -60,40 +82,54 @@ WeightRole weight_role(OpKind kind, size_t i) {
   if (kind == OpKind::embed || kind == OpKind::gather) return WeightRole::kGathered;
   const size_t products = kind == OpKind::gated_linear                           ? 2
                           : kind == OpKind::linear || kind == OpKind::linear_add ? 1
+                          : kind == OpKind::experts                              ? 4
                                                                                  : 0;
   return i < products ? WeightRole::kProduct : WeightRole::kVector;
 }
 
-namespace {
+bool reads_halves(OpKind kind, size_t i) { return kind == OpKind::experts && i == 2; }
 
-struct Roles {
-  std::vector<TensorId> of[3];
-  const std::vector<TensorId>& operator[](WeightRole role) const {
-    return of[static_cast<int>(role)];
-  }
+struct Weights::Roles {
+  std::vector<Matrices> products;
+  std::vector<TensorId> gathered, vectors;
 };
 
-Roles roles_of(const plan::Plan& plan) {
+Weights::Roles Weights::roles_of(const plan::Plan& plan) {
   Roles roles;
   for (const plan::Op& op : plan.ops) {
     for (size_t i = 0; i < op.weights.size(); ++i) {
-      add_once(&roles.of[static_cast<int>(weight_role(op.kind, i))], op.weights[i]);
+      const TensorId id = op.weights[i];
+      if (id == plan::kNone) continue;
+      switch (weight_role(op.kind, i)) {
+        case WeightRole::kProduct:
+          add_once(&roles.products, Matrices{id, reads_halves(op.kind, i)});
+          break;
+        case WeightRole::kGathered:
+          add_once(&roles.gathered, id);
+          break;
+        case WeightRole::kVector:
+          add_once(&roles.vectors, id);
+          break;
+      }
     }
   }
-  for (const plan::RopeSpec& rope : plan.ropes)
-    add_once(&roles.of[static_cast<int>(WeightRole::kVector)], rope.factors);
+  for (const plan::RopeSpec& rope : plan.ropes) {
+    if (rope.factors != plan::kNone) add_once(&roles.vectors, rope.factors);
+  }
   return roles;
 }
 
-kernels::PackedMatrix matrix_of(const format::TensorInfo& tensor, const uint8_t* data) {
-  const auto k = static_cast<int64_t>(tensor.dims[0]);
-  return {static_cast<uint32_t>(tensor.type), static_cast<int64_t>(tensor.dims[1]), k,
-          static_cast<int64_t>(kernels::packed_group_bytes(tensor.type, k)), data};
+namespace {
+
+kernels::PackedMatrix matrix_of(const format::TensorInfo& tensor, const Shape& shape,
+                                const uint8_t* data) {
+  return {static_cast<uint32_t>(tensor.type), shape.n, shape.k,
+          static_cast<int64_t>(kernels::packed_group_bytes(tensor.type, shape.k)), data};
 }
 
 Result<void> check_product(const format::TensorInfo& tensor) {
   CULET_TRY_VOID(check_bytes(tensor));
-  if (bytes_of(tensor) > 0) return {};
+  if (kernels::packed_group_bytes(tensor.type, static_cast<int64_t>(tensor.dims[0])) > 0) return {};
   return fail(ErrorCode::kUnsupported,
               fmt::format("tensor '{}' has type {}, which this version cannot multiply by; use a "
                           "file with another quantization",
@@ -108,15 +144,14 @@ Weights::Sizes Weights::sizes(const plan::Plan& plan, const format::GgufFile& fi
     return file.tensors()[static_cast<size_t>(id)];
   };
   Sizes sizes;
-  for (TensorId id : roles[WeightRole::kGathered]) sizes.mapped += tensor(id).bytes;
-  for (TensorId id : roles[WeightRole::kVector])
-    sizes.converted += tensor(id).elements() * sizeof(float);
-  const std::vector<TensorId>& gathered = roles[WeightRole::kGathered];
-  for (TensorId id : roles[WeightRole::kProduct]) {
+  for (TensorId id : roles.gathered) sizes.mapped += tensor(id).bytes;
+  for (TensorId id : roles.vectors) sizes.converted += tensor(id).elements() * sizeof(float);
+  for (const Matrices& m : roles.products) {
     if (repack) {
-      sizes.packed += round64(bytes_of(tensor(id)));
-    } else if (std::find(gathered.begin(), gathered.end(), id) == gathered.end()) {
-      sizes.mapped += tensor(id).bytes;
+      sizes.packed += round64(bytes_of(tensor(m.id), m.halves));
+    } else if (std::find(roles.gathered.begin(), roles.gathered.end(), m.id) ==
+               roles.gathered.end()) {
+      sizes.mapped += tensor(m.id).bytes;
     }
   }
   return sizes;
@@ -126,7 +161,7 @@ Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& fi
                               base::ThreadPool& pool, bool repack, const Progress& progress) {
   const Roles roles = roles_of(plan);
   Weights weights;
-  for (TensorId id : roles[WeightRole::kGathered]) {
+  for (TensorId id : roles.gathered) {
     CULET_TRY_VOID(check_bytes(file.tensors()[static_cast<size_t>(id)]));
   }
   for (const plan::Op& op : plan.ops) {
@@ -134,44 +169,45 @@ Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& fi
     const format::TensorInfo& table = file.tensors()[static_cast<size_t>(op.weights[0])];
     file.read_sparsely({table.data, table.bytes});
   }
-  for (TensorId id : roles[WeightRole::kVector]) CULET_TRY_VOID(weights.convert(id, file));
+  for (TensorId id : roles.vectors) CULET_TRY_VOID(weights.convert(id, file));
   if (!repack) {
-    CULET_TRY_VOID(weights.leave_mapped(roles[WeightRole::kProduct], file));
+    CULET_TRY_VOID(weights.leave_mapped(roles.products, file));
     return weights;
   }
-  CULET_TRY_VOID(weights.pack(roles[WeightRole::kProduct], file, pool, progress));
+  CULET_TRY_VOID(weights.pack(roles.products, file, pool, progress));
   return weights;
 }
 
-Result<void> Weights::leave_mapped(const std::vector<TensorId>& ids, const format::GgufFile& file) {
-  for (TensorId id : ids) {
-    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
+Result<void> Weights::leave_mapped(const std::vector<Matrices>& all, const format::GgufFile& file) {
+  for (const Matrices& m : all) {
+    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(m.id)];
     CULET_TRY_VOID(check_product(tensor));
-    matrices_.emplace(id, matrix_of(tensor, nullptr));
-    sources_.emplace(id, tensor.data);
+    matrices_.emplace(m, matrix_of(tensor, shape_of(tensor, m.halves), nullptr));
+    sources_.emplace(m.id, tensor.data);
   }
   return {};
 }
 
-Result<void> Weights::pack(const std::vector<TensorId>& ids, const format::GgufFile& file,
+Result<void> Weights::pack(const std::vector<Matrices>& products, const format::GgufFile& file,
                            base::ThreadPool& pool, const Progress& progress) {
   size_t all = 0;
-  for (TensorId id : ids) {
-    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
+  for (const Matrices& m : products) {
+    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(m.id)];
     CULET_TRY_VOID(check_product(tensor));
-    all += round64(bytes_of(tensor));
+    all += round64(bytes_of(tensor, m.halves));
   }
   if (!packed_.allocate(all + kTail, Region::kFilled)) {
     return fail(ErrorCode::kExhausted, fmt::format("no memory for {} MiB of weights", all >> 20));
   }
   size_t done = 0;
-  for (TensorId id : ids) {
-    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
-    const kernels::PackedMatrix matrix = matrix_of(tensor, packed_.data() + done);
-    pack_tensor(tensor, matrix, packed_.data() + done, pool);
+  for (const Matrices& m : products) {
+    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(m.id)];
+    const Shape shape = shape_of(tensor, m.halves);
+    const kernels::PackedMatrix matrix = matrix_of(tensor, shape, packed_.data() + done);
+    pack_tensor(tensor, shape, matrix.group_bytes, packed_.data() + done, pool);
     file.release({tensor.data, tensor.bytes});
-    matrices_.emplace(id, matrix);
-    done += round64(bytes_of(tensor));
+    matrices_.emplace(m, matrix);
+    done += round64(bytes_of(tensor, m.halves));
     if (progress) progress(done, all);
   }
   return {};
@@ -196,9 +232,9 @@ Result<void> Weights::convert(TensorId id, const format::GgufFile& file) {
   return {};
 }
 
-const kernels::PackedMatrix* Weights::matrix(TensorId id) const {
+const kernels::PackedMatrix* Weights::matrix(TensorId id, bool halves) const {
   if (id == plan::kNone) return nullptr;
-  const auto it = matrices_.find(id);
+  const auto it = matrices_.find({id, halves});
   CULET_CHECK(it != matrices_.end());
   return &it->second;
 }

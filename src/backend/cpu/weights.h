@@ -1,6 +1,7 @@
 // The tensors of a plan as the kernels want them.
 //
-//   products   (linear, gated_linear, linear_add): repacked into one anonymous mapping; the source
+//   products   (linear, gated_linear, linear_add, experts): repacked into one anonymous mapping;
+//   the source
 //              pages are then given back, so the resident size stays near the file's. Or, without
 //              repacking, left in the file's mapping, which other processes share; products then
 //              pack a few outputs at a time, to the same bits.
@@ -19,7 +20,9 @@
 #include "kernels/kernels.h"
 #include "plan/plan.h"
 
+#include <compare>
 #include <functional>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -34,8 +37,9 @@ class Weights {
                               base::ThreadPool& pool, bool repack, const Progress& progress);
 
   // Tensors of the plan in the role that load() saw; kNone gives nullptr. A matrix that was not
-  // repacked has no data: its source() has.
-  const kernels::PackedMatrix* matrix(plan::TensorId id) const;
+  // repacked has no data: its source() has. A tensor of experts, {in, out, experts}, is one matrix
+  // behind the other, matrix() the first of them; halves: each expert's is two of out / 2 rows.
+  const kernels::PackedMatrix* matrix(plan::TensorId id, bool halves = false) const;
   const std::byte* source(plan::TensorId id) const;
   const float* vector(plan::TensorId id) const;
   int64_t vector_size(plan::TensorId id) const;
@@ -50,13 +54,20 @@ class Weights {
   static Sizes sizes(const plan::Plan& plan, const format::GgufFile& file, bool repack);
 
  private:
-  Result<void> pack(const std::vector<plan::TensorId>& ids, const format::GgufFile& file,
+  struct Matrices {  // how products read a tensor
+    plan::TensorId id;
+    bool halves;
+    auto operator<=>(const Matrices&) const = default;
+  };
+  struct Roles;
+  static Roles roles_of(const plan::Plan& plan);
+  Result<void> pack(const std::vector<Matrices>& all, const format::GgufFile& file,
                     base::ThreadPool& pool, const Progress& progress);
-  Result<void> leave_mapped(const std::vector<plan::TensorId>& ids, const format::GgufFile& file);
+  Result<void> leave_mapped(const std::vector<Matrices>& all, const format::GgufFile& file);
   Result<void> convert(plan::TensorId id, const format::GgufFile& file);
 
   Region packed_;
-  std::unordered_map<plan::TensorId, kernels::PackedMatrix> matrices_;
+  std::map<Matrices, kernels::PackedMatrix> matrices_;
   std::unordered_map<plan::TensorId, const std::byte*> sources_;
   std::unordered_map<plan::TensorId, std::vector<float>> vectors_;
 };
@@ -64,5 +75,7 @@ class Weights {
 // What an op does with its i-th weight.
 enum class WeightRole : uint8_t { kProduct, kGathered, kVector };
 WeightRole weight_role(plan::OpKind kind, size_t i);
+// Whether it reads the tensor's matrices as two halves each: experts' gate and up in one tensor.
+bool reads_halves(plan::OpKind kind, size_t i);
 
 }  // namespace culet::backend
