@@ -82,6 +82,7 @@ Result<std::vector<Value>> sort_keyed(Call& c, std::vector<Keyed> keyed, bool re
     std::swap(keyed, merged);
   }
   std::vector<Value> items;
+  items.reserve(keyed.size());
   for (Keyed& k : keyed) items.push_back(std::move(k.item));
   return items;
 }
@@ -204,11 +205,13 @@ Result<Value> filter_unique(Call& c) {
   std::reverse(first.begin(), first.end());
   CULET_TRY(const Value seen, factory(c).dict(std::move(first)));
   std::vector<size_t> kept;
+  kept.reserve(seen.dict()->items.size());
   for (const auto& [key, place] : seen.dict()->items) {
     kept.push_back(static_cast<size_t>(place.as_int()));
   }
   std::sort(kept.begin(), kept.end());
   std::vector<Value> out;
+  out.reserve(kept.size());
   for (const size_t i : kept) out.push_back(std::move(items[i]));
   return factory(c).list(std::move(out), Flavor::kGenerator);
 }

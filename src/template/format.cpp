@@ -384,7 +384,11 @@ class Braces {
       spec.align = s[0];
       at = 1;
     }
-    const auto skip = [&](char c) { return at < s.size() && s[at] == c && ++at != 0; };
+    const auto skip = [&](char c) {
+      const bool is_there = at < s.size() && s[at] == c;
+      at += is_there;
+      return is_there;
+    };
     for (const char c : {'+', '-', ' '}) {
       if (skip(c)) spec.sign = c;
     }
