@@ -140,7 +140,7 @@ class Words(Case):
         self.assertTrue(offered)
         self.assertNotIn("smollm2-135m-instruct", offered)
         self.assertEqual(self.words("score", "m", ""), [":files"])
-        self.assertEqual(self.words("arch", "check", "q"), ["qwen2", "qwen3", ":files .arch"])
+        self.assertEqual(self.words("arch", "check", "q"), ["qwen2", "qwen3", "qwen3moe", ":files .arch"])
 
     def test_every_choice_is_taken(self):
         for shell in self.words("completion", ""):
