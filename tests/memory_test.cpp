@@ -34,10 +34,15 @@ const char* const kModels[] = {
     "tiny/qwen3moe/model.gguf",    "tiny/gemma4-moe/model.gguf",
 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+constexpr int64_t kPrograms = 20;
+constexpr size_t kLockstep = 1024;
+#elif defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kPrograms = 60;
+constexpr size_t kLockstep = 4096;
 #else
 constexpr int64_t kPrograms = 500;
+constexpr size_t kLockstep = 4096;
 #endif
 
 int64_t from_environment(const char* name, int64_t otherwise) {
@@ -364,7 +369,7 @@ std::string bytes_of(const Session& session, const TemporaryFile& file) {
 
 // A snapshot holds every committed key and value, so equal files are equal caches.
 TEST(Memory, KeysAndValuesInLockstep) {
-  const Tokens tokens = many_tokens(4096);
+  const Tokens tokens = many_tokens(kLockstep);
   const TemporaryFile file("lockstep");
   for (const char* name : kModels) {
     const auto model = model_of(name);
