@@ -209,7 +209,7 @@ int main(int argc, char** argv) {
       if (reference) block.kl += kl_of(exact[static_cast<size_t>(index) - at], logits);
       reading += now() - before;
     };
-    if (options.has("last") && at + n + tail < tokens.size()) {
+    if (options.has("last") && at + n + tail <= tokens.size()) {
       get(session->append(chunk));
       read(static_cast<int64_t>(at + n) - 1, session->logits());
     } else {

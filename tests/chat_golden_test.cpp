@@ -1,7 +1,9 @@
-// Chat templates of real model files against the prompts recorded in golden/real/*/chat.jsonl.
+// Chat templates against recorded prompts: those of real model files (read from their metadata)
+// against golden/real/*/chat.jsonl, Gemma 4's against golden/templates/gemma4.jsonl.
 //
-// The templates are read from the files' own metadata: CULET_MODELS names the folder that holds
-// them (scripts/fetch_model fills it). Without it these tests fail.
+// CULET_MODELS and CULET_VECTORS name the folders that scripts/fetch_model and
+// scripts/fetch_vectors fill. Without them these tests fail.
+#include "base/files.h"
 #include "base/json.h"
 #include "format/gguf.h"
 #include "template/chat_template.h"
@@ -17,6 +19,16 @@
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+using culet::chat::ChatTemplate;
+
+std::string render(const ChatTemplate& chat, const Json& data, const Json& constants) {
+  const auto pieces = chat.render(data, constants);
+  if (!pieces) return "error: " + pieces.error().message;
+  std::string prompt;
+  for (const auto& piece : *pieces) prompt += piece.text;
+  return prompt;
+}
 
 struct Model {
   const char* file;    // in CULET_MODELS
@@ -34,12 +46,12 @@ class ChatGolden : public testing::TestWithParam<Model> {
     ASSERT_TRUE(file) << file.error().message;
     const auto* source = file->find("tokenizer.chat_template");
     ASSERT_NE(source, nullptr);
-    auto parsed = culet::chat::ChatTemplate::parse(source->as_string().value());
+    auto parsed = ChatTemplate::parse(source->as_string().value());
     ASSERT_TRUE(parsed) << parsed.error().message;
     template_ = std::move(*parsed);
   }
 
-  std::shared_ptr<const culet::chat::ChatTemplate> template_;
+  std::shared_ptr<const ChatTemplate> template_;
 };
 
 TEST_P(ChatGolden, PromptsAreEqual) {
@@ -55,11 +67,7 @@ TEST_P(ChatGolden, PromptsAreEqual) {
     Json data = {{"messages", (*row)["messages"]}, {"tools", nullptr}, {"documents", nullptr}};
     if (row->contains("tools")) data["tools"] = (*row)["tools"];
     const Json constants = {{"add_generation_prompt", (*row)["add_generation_prompt"]}};
-    const auto pieces = template_->render(data, constants);
-    ASSERT_TRUE(pieces) << pieces.error().message;
-    std::string prompt;
-    for (const auto& piece : *pieces) prompt += piece.text;
-    EXPECT_EQ(prompt, (*row)["prompt"].get<std::string>());
+    EXPECT_EQ(render(*template_, data, constants), (*row)["prompt"].get<std::string>());
   }
   EXPECT_EQ(rows, GetParam().conversations);
 }
@@ -70,5 +78,40 @@ INSTANTIATE_TEST_SUITE_P(
                     Model{"qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
                           "qwen2.5-coder-0.5b-instruct-q4_k_m", 17}),
     [](const auto& model) { return std::string(model.index == 0 ? "SmolLm2" : "Qwen25Coder"); });
+
+// A row's "published" is what a template of spring 2026 says where it differs: it writes null as
+// None, opens no thought behind a result, and knows no models whose prompts lack the empty thought.
+void expect_gemma4(const std::string& path, const char* key) {
+  const auto source = culet::base::read_file(path);
+  ASSERT_TRUE(source) << source.error().message;
+  const auto chat = ChatTemplate::parse(*source);
+  ASSERT_TRUE(chat) << chat.error().message;
+  std::ifstream in(std::string(CULET_TEST_DATA) + "/golden/templates/gemma4.jsonl");
+  ASSERT_TRUE(in);
+  int rows = 0;
+  for (std::string line; std::getline(in, line); ++rows) {
+    const auto row = culet::base::parse_json(line);
+    ASSERT_TRUE(row) << row.error().message;
+    SCOPED_TRACE((*row)["name"].get<std::string>());
+    const Json data = {{"messages", (*row)["messages"]},
+                       {"tools", row->contains("tools") ? (*row)["tools"] : Json()}};
+    Json constants = (*row)["variables"];
+    constants["bos_token"] = "<bos>";
+    constants["add_generation_prompt"] = true;
+    EXPECT_EQ(render(**chat, data, constants),
+              (*row)[row->contains(key) ? key : "prompt"].get<std::string>());
+  }
+  EXPECT_EQ(rows, 16);
+}
+
+TEST(Gemma4Chat, OurTemplateGivesTheWorkedExamples) {
+  expect_gemma4(std::string(CULET_TEST_DATA) + "/../models/templates/gemma4.jinja", "prompt");
+}
+
+TEST(Gemma4Chat, APublishedTemplateGivesThemAsItsVintageDoes) {
+  const char* folder = std::getenv("CULET_VECTORS");
+  ASSERT_NE(folder, nullptr) << "set CULET_VECTORS to the folder that scripts/fetch_vectors fills";
+  expect_gemma4(std::string(folder) + "/templates/google-gemma-4-31B-it.jinja", "published");
+}
 
 }  // namespace

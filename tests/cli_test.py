@@ -448,6 +448,27 @@ class Run(Case):
         self.assert_error(culet("run", self.broken, "x"), 1, "--raw")
         self.ok(culet("run", self.broken, "x", "--raw", "-n", "2"))
 
+    def test_another_chat_template(self):
+        own = Path(self.folder.name) / "own.jinja"
+        own.write_text("{{ greeting | default('hello') }} {{ messages[0].content }}")
+        there = ["--chat-template", own, "-n", "6"]
+        for model in (self.chat, self.broken, GEMMA):  # with a template, with a broken one, with none
+            with self.subTest(model=model):
+                raw = self.events("hello rain", "--raw", "-n", "6", model=model)
+                self.assertEqual(self.events("rain", *there, model=model)[:-1], raw[:-1])
+        raw = self.events("good day rain", "--raw", "-n", "6", model=self.chat)
+        named = ["--chat-template-kwargs", '{"greeting": "good day"}']
+        self.assertEqual(self.events("rain", *there, *named, model=self.chat)[:-1], raw[:-1])
+        own.write_text("{{ messages")
+        self.assert_error(culet("run", self.chat, "x", *there), 1, "the chat template that was given")
+        own.write_text("")
+        self.assert_error(culet("run", self.chat, "x", *there), 1, "is empty")
+        self.assert_error(culet("run", self.chat, "x", "--chat-template", own.with_name("none")), 1, "none")
+        for wrong, words in (("[]", "object"), ("{", "JSON"), ('{"messages": []}', "messages")):
+            self.assert_error(culet("run", self.chat, "x", "--chat-template-kwargs", wrong), 1, words)
+        self.assert_error(culet("run", GEMMA, "x", "--chat-template-kwargs", "{}"), 1, "has no chat template")
+        self.assert_error(culet("run", self.chat, "x", "--raw", "--chat-template", own), 2, "--raw")
+
     def test_a_user_cannot_spell_control_tokens(self):
         with_text = self.events("<eos>", "-n", "1", model=self.chat)[0]["prompt_tokens"]
         without = self.events("x", "-n", "1", model=self.chat)[0]["prompt_tokens"]

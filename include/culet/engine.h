@@ -42,6 +42,9 @@ struct ModelOptions {
   // false: products read the weights in the file's mapping, whose pages processes share, instead of
   // a repacked copy of their own; slower, same bits.
   bool repack = true;
+  // A chat template (Jinja) in place of the file's own; "" = the file's. One that does not parse is
+  // kInvalidArgument.
+  std::string chat_template{};
   // Tokens of the longest session: what models are made for whose rotation follows the context
   // (session.context in their .arch file). Their sessions hold no more; no other model reads it.
   // 0: as SessionOptions::context.

@@ -326,6 +326,16 @@ CLI::App* add_run(CLI::App* app, RunArguments* run) {
       ->type_name("TEXT");
   command->add_flag("--raw", run->raw, "Continue PROMPT as text, without the chat template");
   command
+      ->add_option("--chat-template", run->chat_template,
+                   "Jinja template to use instead of the model's own")
+      ->type_name("FILE")
+      ->excludes("--raw");
+  command
+      ->add_option("--chat-template-kwargs", run->template_variables,
+                   "Variables of the chat template, such as '{\"enable_thinking\": true}'")
+      ->type_name("JSON")
+      ->excludes("--raw");
+  command
       ->add_option("-n,--max-tokens", run->generate.max_tokens,
                    "Longest answer in tokens; -1: until the context is full")
       ->capture_default_str()

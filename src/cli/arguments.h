@@ -34,6 +34,8 @@ struct RunArguments {
   ModelArguments model;
   std::optional<std::string> prompt;  // none or "-": standard input
   std::optional<std::string> system;
+  std::string chat_template;       // path, "" = the model's own
+  std::string template_variables;  // JSON object, "" = none
   bool raw = false, jsonl = false, quiet = false;
   MemoryArguments memory;
   GenerateOptions generate;  // but its sampling, which is

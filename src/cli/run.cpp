@@ -27,6 +27,12 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
                                          const std::string& prompt) {
   const bool goes_on = !arguments.memory.resume.empty();
   if (arguments.raw || !model.info().has_chat_template) {
+    if (!arguments.template_variables.empty()) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{} has no chat template, so --chat-template-kwargs cannot be used; "
+                              "drop it, or give a template with --chat-template",
+                              model.info().path));
+    }
     if (arguments.system) {
       return fail(
           ErrorCode::kUnsupported,
@@ -46,6 +52,7 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
   messages.push_back({"user", prompt});
   ChatOptions options;
   options.after_answer = goes_on;
+  options.extra_json = arguments.template_variables;
   return model.render_chat(messages, options);
 }
 
@@ -178,7 +185,15 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     return kExitUsage;
   }
   CULET_TRY(const std::string prompt, read_prompt(arguments));
-  CULET_TRY(const auto model, load_model(arguments.model, arguments.quiet));
+  ModelArguments asked = arguments.model;
+  if (!arguments.chat_template.empty()) {
+    CULET_TRY(asked.options.chat_template, read_text_file(arguments.chat_template));
+    if (asked.options.chat_template.empty()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  arguments.chat_template + " is empty, so it is no chat template");
+    }
+  }
+  CULET_TRY(const auto model, load_model(asked, arguments.quiet));
   CULET_TRY(const std::vector<Token> tokens, prompt_tokens(*model, arguments, prompt));
   const auto prompted = static_cast<int64_t>(tokens.size());
   MemoryArguments memory = arguments.memory;

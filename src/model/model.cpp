@@ -149,11 +149,21 @@ Result<void> check_vocabulary(const plan::Plan& plan, const format::GgufFile& fi
   return {};
 }
 
-// A template that does not parse is no reason to refuse the model: raw continuation still works.
-void read_chat_template(const format::GgufFile& file, LoadedModel* model) {
-  const format::MetaValue* value = file.find("tokenizer.chat_template");
+// A template of the file that does not parse is no reason to refuse the model: raw continuation
+// still works. One that the caller gave is.
+Result<void> read_chat_template(const std::string& given, LoadedModel* model) {
+  if (!given.empty()) {
+    auto parsed = chat::ChatTemplate::parse(given);
+    if (!parsed) {
+      return fail(parsed.error().code,
+                  "the chat template that was given cannot be used: " + parsed.error().message);
+    }
+    model->chat = *std::move(parsed);
+    return {};
+  }
+  const format::MetaValue* value = model->file.find("tokenizer.chat_template");
   const auto source = value ? value->as_string() : std::nullopt;
-  if (!source) return;
+  if (!source) return {};
   auto parsed = chat::ChatTemplate::parse(*source);
   if (parsed) {
     model->chat = *std::move(parsed);
@@ -161,6 +171,7 @@ void read_chat_template(const format::GgufFile& file, LoadedModel* model) {
     model->chat_error = parsed.error().message;
     model->info.warnings.push_back("the chat template cannot be used: " + model->chat_error);
   }
+  return {};
 }
 
 // ---------------------------------------------------------------- sampling the file asks for
@@ -349,18 +360,17 @@ Result<void> read_plan(const ModelOptions& options, LoadedModel* model) {
   return check_kind(model->compiled.plan);
 }
 
-Result<void> read_text(LoadedModel* model) {
+Result<void> read_text(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY(const text::Vocabulary vocabulary, read_vocabulary(model->file));
   CULET_TRY(model->tokenizer, text::Tokenizer::make(vocabulary));
   model->info.vocabulary = model->tokenizer->size();
   CULET_TRY_VOID(check_vocabulary(model->compiled.plan, model->file, model->tokenizer->size()));
-  read_chat_template(model->file, model);
-  return {};
+  return read_chat_template(options.chat_template, model);
 }
 
 Result<void> read(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY_VOID(read_plan(options, model));
-  CULET_TRY_VOID(read_text(model));
+  CULET_TRY_VOID(read_text(options, model));
   CULET_TRY_VOID(choose_kernels(options.isa, &model->kernels));
   CULET_TRY_VOID(start_pool(options.threads, model));
   model->pass_rows = options.pass_rows > 0 ? options.pass_rows : backend::Limits{}.rows;

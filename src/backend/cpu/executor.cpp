@@ -21,6 +21,7 @@ namespace culet::backend {
 constexpr int kAll = static_cast<int>(plan::RowSet::kAll);
 constexpr int kWanted = static_cast<int>(plan::RowSet::kWanted);
 constexpr int64_t kMostBytes = int64_t{1} << 42;  // address space of a workspace
+constexpr int64_t kLookedUpRows = 256;  // rows, before the pages of their embeddings are given back
 
 struct Workspace {
   Region arena[kRowSets], scratch, shared, tables, own_keys;
@@ -32,6 +33,7 @@ struct Workspace {
   std::vector<const float*> rope_tables, pinned_tables;
   std::vector<kernels::KvEntry> entries;
   std::vector<AttendSegment> attend_segments;
+  int64_t looked_up = 0;  // rows since pages were given back
 };
 
 void WorkspaceDeleter::operator()(Workspace* workspace) const { delete workspace; }
@@ -47,6 +49,7 @@ int64_t own_blocks(int64_t rows) {
 
 struct Executor::Impl {
   const plan::Plan* plan;
+  const format::GgufFile* file;
   const kernels::Kernels* kernels;
   base::ThreadPool* pool;
   Limits limits;
@@ -110,6 +113,7 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   base::set_float_mode();
   auto impl = std::make_unique<Impl>();
   impl->plan = &plan;
+  impl->file = &file;
   impl->kernels = &kernels;
   impl->pool = &pool;
   impl->limits = limits;
@@ -131,11 +135,10 @@ Executor::Memory Executor::memory(const plan::Plan& plan, const format::GgufFile
   int64_t tables = 0;
   for (const plan::RopeSpec& rope : plan.ropes) tables += 2 * rope.dims * 4;
   const int64_t rows = options.limits.rows;
-  const int64_t workspace = rows * (plan.arena_row_bytes_all + tables) +
-                            options.limits.wanted * plan.arena_row_bytes_wanted +
-                            own_blocks(rows) * own_key_bytes(plan) +
-                            scratch_bytes(binder, rows) * threads +
-                            shared_bytes(binder, rows, threads);
+  const int64_t workspace =
+      rows * (plan.arena_row_bytes_all + tables) +
+      options.limits.wanted * plan.arena_row_bytes_wanted + own_blocks(rows) * own_key_bytes(plan) +
+      scratch_bytes(binder, rows) * threads + shared_bytes(binder, rows, threads);
   return {sizes.packed, sizes.converted, sizes.mapped, static_cast<uint64_t>(workspace)};
 }
 
@@ -331,6 +334,11 @@ Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
   }
   run_ops(next, static_cast<int32_t>(program.ops.size()) - next);
 
+  workspace.looked_up += step.rows[kAll];
+  if (workspace.looked_up >= kLookedUpRows) {
+    impl.weights.give_back(*impl.file);
+    workspace.looked_up = 0;
+  }
   for (const Segment& segment : batch) {
     if (segment.caches != nullptr)
       segment.caches->commit(static_cast<int64_t>(segment.tokens.size()));

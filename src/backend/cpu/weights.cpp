@@ -162,7 +162,11 @@ Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& fi
   const Roles roles = roles_of(plan);
   Weights weights;
   for (TensorId id : roles.gathered) {
-    CULET_TRY_VOID(check_bytes(file.tensors()[static_cast<size_t>(id)]));
+    const format::TensorInfo& table = file.tensors()[static_cast<size_t>(id)];
+    CULET_TRY_VOID(check_bytes(table));
+    const auto is_this = [id](const Matrices& m) { return m.id == id; };
+    if (!repack && std::any_of(roles.products.begin(), roles.products.end(), is_this)) continue;
+    weights.looked_up_.emplace_back(table.data, table.bytes);
   }
   for (const plan::Op& op : plan.ops) {
     if (op.kind != OpKind::gather) continue;
@@ -230,6 +234,10 @@ Result<void> Weights::convert(TensorId id, const format::GgufFile& file) {
   dequantize(tensor.data, static_cast<int64_t>(tensor.elements()) / info.block, values.data());
   vectors_.emplace(id, std::move(values));
   return {};
+}
+
+void Weights::give_back(const format::GgufFile& file) const {
+  for (const auto& table : looked_up_) file.release(table);
 }
 
 const kernels::PackedMatrix* Weights::matrix(TensorId id, bool halves) const {

@@ -8,7 +8,8 @@
 //   gathered   (embed, gather): read row by row from the file's mapping, never copied. A tied
 //              embedding is both: repacked for its products, and of its mapping only the rows that
 //              are asked for. Around the rows of gather, whose table may be as large as all the
-//              rest, nothing is read ahead.
+//              rest, nothing is read ahead. Pages of rows that were read are given back from time
+//              to time (give_back), so that an endless text does not gather the whole table.
 //   vectors    (norm weights, biases, factors, arithmetic operands): converted once to float32.
 // Immutable after load().
 #pragma once
@@ -23,6 +24,7 @@
 #include <compare>
 #include <functional>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -43,6 +45,9 @@ class Weights {
   const std::byte* source(plan::TensorId id) const;
   const float* vector(plan::TensorId id) const;
   int64_t vector_size(plan::TensorId id) const;
+  // Unmaps the pages of looked-up rows; the system's cache of the file keeps them for the next
+  // time.
+  void give_back(const format::GgufFile& file) const;
   uint64_t packed_bytes() const { return packed_.size(); }
 
   // What load() will need, without doing it.
@@ -70,6 +75,7 @@ class Weights {
   std::map<Matrices, kernels::PackedMatrix> matrices_;
   std::unordered_map<plan::TensorId, const std::byte*> sources_;
   std::unordered_map<plan::TensorId, std::vector<float>> vectors_;
+  std::vector<std::span<const std::byte>> looked_up_;  // tables that only look-ups read
 };
 
 // What an op does with its i-th weight.
