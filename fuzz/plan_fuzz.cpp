@@ -52,7 +52,15 @@ constexpr const char* kHeaders[] = {"bert",
                                     "qwen2-q8_0",
                                     "qwen2",
                                     "qwen3",
-                                    "qwen3moe"};
+                                    "qwen3moe",
+                                    "mixtral",
+                                    "gemma",
+                                    "gemma2",
+                                    "granite",
+                                    "olmo2",
+                                    "olmo3",
+                                    "phi3-window",
+                                    "smollm3"};
 constexpr size_t kTarget = 3;  // gemma3-q8_0: of a family with a built-in file
 constexpr size_t kHead = 3, kPatch = 3;
 constexpr size_t kOpsToExplain = 2000;  // printing larger plans is slow and no different

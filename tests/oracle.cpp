@@ -231,6 +231,10 @@ class Pass {
         return embed(op);
       case OpKind::linear:
         return linear(op);
+      case OpKind::grouped_linear:
+        return grouped_linear(op);
+      case OpKind::matmul:
+        return matmul(op);
       case OpKind::rms_norm:
         return rms_norm(op);
       case OpKind::rope:
@@ -248,6 +252,12 @@ class Pass {
       case OpKind::sigmoid:
       case OpKind::tanh:
         return map(op, [&op](double x) { return activation(op.kind, x); });
+      case OpKind::sqrt:
+        return map(op, [](double x) { return std::sqrt(x); });
+      case OpKind::row_mean:
+        return row_mean(op);
+      case OpKind::concat:
+        return concat(op);
       case OpKind::softcap:
         return map(op, [c = op.attr.scalar](double x) { return c * std::tanh(x / c); });
       case OpKind::split:
@@ -290,6 +300,42 @@ class Pass {
         const double* column = w.data() + k * out.width;
         for (size_t o = 0; o < out.width; ++o) y[o] += x[k] * column[o];
       }
+    }
+  }
+
+  // y[g] = W[g] x[g], or W[g] x where all matrices read one vector.
+  void grouped_linear(const Op& op) {
+    const Rows64& in = plain(op, 0);
+    Rows64& out = value(op.out[0]);
+    const std::vector<double>& w = weight(op, 0);
+    const size_t k = last(op.in[0]), n = last(op.out[0]);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const double* x = in.at(out.index[i]);
+      for (size_t o = 0; o < out.width; ++o) {
+        const double* vector = in.width == k ? x : x + o / n * k;
+        for (size_t j = 0; j < k; ++j) out.row(i)[o] += w[o * k + j] * vector[j];
+      }
+    }
+  }
+
+  void matmul(const Op& op) {
+    const Rows64 &a = plain(op, 0), &b = plain(op, 1);
+    Rows64& out = value(op.out[0]);
+    const size_t n = last(op.in[0]), k = last(op.in[1]);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const double *x = a.at(out.index[i]), *y = b.at(out.index[i]);
+      for (size_t o = 0; o < out.width; ++o)
+        for (size_t j = 0; j < n; ++j) out.row(i)[o] += x[o / k * n + j] * y[j * k + o % k];
+    }
+  }
+
+  void row_mean(const Op& op) {
+    const Rows64& in = plain(op, 0);
+    Rows64& out = value(op.out[0]);
+    const size_t n = last(op.in[0]);
+    for (size_t i = 0; i < out.index.size(); ++i) {
+      const double* x = in.at(out.index[i]);
+      for (size_t j = 0; j < in.width; ++j) out.row(i)[j / n] += x[j] / static_cast<double>(n);
     }
   }
 
@@ -429,12 +475,13 @@ class Pass {
     const Rows64& a = plain(op, 0);
     Rows64& out = value(op.out[0]);
     const Rows64* b = op.in.size() == 2 ? &plain(op, 1) : nullptr;
-    if (b != nullptr && b->width != a.width) refuse(op, "two values of different widths");
+    // One number of b for so many of a, then b from its beginning again.
+    const size_t n = b != nullptr ? b->width : weight(op, 0).size();
+    const size_t each = b != nullptr && last(op.in[1]) == 1 ? a.width / n : 1;
     for (size_t i = 0; i < out.index.size(); ++i) {
       const double* x = a.at(out.index[i]);
       const double* y = b != nullptr ? b->at(out.index[i]) : weight(op, 0).data();
-      const size_t n = b != nullptr ? b->width : weight(op, 0).size();
-      for (size_t j = 0; j < a.width; ++j) out.row(i)[j] = combine(how, x[j], y[j % n]);
+      for (size_t j = 0; j < a.width; ++j) out.row(i)[j] = combine(how, x[j], y[j / each % n]);
     }
   }
 
@@ -447,6 +494,17 @@ class Pass {
     Rows64& out = value(to);
     for (size_t i = 0; i < out.index.size(); ++i)
       std::copy_n(in.at(out.index[i]) + first, out.width, out.row(i));
+  }
+
+  void concat(const Op& op) {
+    Rows64& out = value(op.out[0]);
+    size_t first = 0;
+    for (size_t part = 0; part < op.in.size(); ++part) {
+      const Rows64& in = plain(op, part);
+      for (size_t i = 0; i < out.index.size(); ++i)
+        std::copy_n(in.at(out.index[i]), in.width, out.row(i) + first);
+      first += in.width;
+    }
   }
 
   void split(const Op& op) {

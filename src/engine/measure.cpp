@@ -30,7 +30,8 @@ double now() {
 }
 
 bool is_product(OpKind kind) {
-  return kind == OpKind::linear || kind == OpKind::gated_linear || kind == OpKind::linear_add;
+  return kind == OpKind::linear || kind == OpKind::gated_linear || kind == OpKind::linear_add ||
+         kind == OpKind::grouped_linear;
 }
 
 const format::TensorInfo* tensor(const model::LoadedModel& model, plan::TensorId id) {
@@ -55,7 +56,7 @@ uint64_t row_operations(const model::LoadedModel& model, const plan::Op& op) {
   uint64_t sum = 0;
   for (const plan::TensorId id : op.weights) {
     const format::TensorInfo* w = tensor(model, id);
-    if (w != nullptr && w->n_dims == 2) sum += 2 * w->elements();
+    if (w != nullptr && w->n_dims >= 2) sum += 2 * w->elements();
   }
   return sum;
 }

@@ -31,6 +31,20 @@ bool ends_with(std::string_view s, std::string_view p) {
   return s.size() >= p.size() && s.substr(s.size() - p.size()) == p;
 }
 
+struct Function {
+  std::string_view name;
+  size_t arguments;
+  Fact (*apply)(const std::vector<double>&);
+};
+constexpr Function kFunctions[] = {
+    {"sqrt", 1, [](const std::vector<double>& v) { return Fact{std::sqrt(v[0])}; }},
+    {"floor", 1, [](const std::vector<double>& v) { return Fact{std::floor(v[0])}; }},
+    {"min", 2, [](const std::vector<double>& v) { return Fact{std::min(v[0], v[1])}; }},
+    {"max", 2, [](const std::vector<double>& v) { return Fact{std::max(v[0], v[1])}; }},
+    {"window", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"window", v[0]}}; }},
+    {"band", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"band", v[0]}}; }},
+};
+
 Fact from_meta(const format::MetaValue& v) {
   if (v.is_array()) return {Fact::List{&v}};
   if (const auto b = v.as_bool()) return {*b};
@@ -114,6 +128,11 @@ Result<void> Facts::spend(Place p, size_t steps) {
 
 bool Facts::is_word(std::string_view name) const {
   return std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
+}
+
+bool Facts::is_function(std::string_view name) {
+  return std::any_of(std::begin(kFunctions), std::end(kFunctions),
+                     [&](const Function& f) { return f.name == name; });
 }
 
 // ---- which lets have one value a layer
@@ -453,19 +472,6 @@ Result<Fact> Facts::call(const Expr& e, int layer) {
     CULET_TRY(double v, number(*kid, layer));
     n.push_back(v);
   }
-  struct Function {
-    std::string_view name;
-    size_t arguments;
-    Fact (*apply)(const std::vector<double>&);
-  };
-  static constexpr Function kFunctions[] = {
-      {"sqrt", 1, [](const std::vector<double>& v) { return Fact{std::sqrt(v[0])}; }},
-      {"floor", 1, [](const std::vector<double>& v) { return Fact{std::floor(v[0])}; }},
-      {"min", 2, [](const std::vector<double>& v) { return Fact{std::min(v[0], v[1])}; }},
-      {"max", 2, [](const std::vector<double>& v) { return Fact{std::max(v[0], v[1])}; }},
-      {"window", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"window", v[0]}}; }},
-      {"band", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"band", v[0]}}; }},
-  };
   std::string known = "has";
   for (const Function& f : kFunctions) {
     known += fmt::format(", {}", f.name);
@@ -523,6 +529,7 @@ Result<Fact> Facts::tensor_fact(const Expr& e, int layer) {
 
 tl::unexpected<Error> Facts::unknown(const Expr& e) const {
   std::vector<std::string> known;
+  known.reserve(arch_.lets.size() + std::size(kWords));
   for (const Let& l : arch_.lets) known.push_back(l.name);
   for (std::string_view w : kWords) known.emplace_back(w);
   const std::string near = nearest(e.text, known);

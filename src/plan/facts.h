@@ -60,6 +60,7 @@ class Facts {
 
   const Let* let(std::string_view name) const;
   bool is_word(std::string_view name) const;
+  static bool is_function(std::string_view name);  // sqrt, floor, min, ...
   bool per_layer(const Let& l) const { return per_layer_.count(&l) != 0; }
   Result<int64_t> layers();  // the fact `layers`
   const ArchFile& arch() const { return arch_; }

@@ -54,8 +54,10 @@ class Fuser {
     return op.kind == kind && op.layer == reader.layer ? p : kNone;
   }
   Op& op(int32_t k) { return plan_->ops[static_cast<size_t>(k)]; }
+  // Of one shape: not one number or vector for many.
   bool two_values(const Op& o, Arithmetic a) const {
-    return o.attr.arithmetic == a && o.in.size() == 2;
+    const auto width = [&](ValueId v) { return plan_->values[static_cast<size_t>(v)].width; };
+    return o.attr.arithmetic == a && o.in.size() == 2 && width(o.in[0]) == width(o.in[1]);
   }
   bool same_rows(ValueId a, ValueId b) const {
     return plan_->values[static_cast<size_t>(a)].rows == plan_->values[static_cast<size_t>(b)].rows;

@@ -100,6 +100,8 @@ TEST(Fuse, GatedLinearNearMisses) {
       "u = silu(linear(h, ffn_up))\n  f = u * u",
       // not a product of values
       "f = silu(linear(h, ffn_gate)) * 2",
+      // one vector for all vectors of the gate
+      "f = (silu(linear(h, ffn_gate) as [5, 32]) * linear(h, attn_k)) as [160]",
       // something between linear and activation
       "f = silu(linear(h, ffn_gate) * 2) * linear(h, ffn_up)",
   };
@@ -132,6 +134,9 @@ TEST(Fuse, LinearAddNearMisses) {
       "d = linear(f, ffn_down)\n  x = x + d\n  x = x * d",
       "x = x + silu(linear(f, ffn_down))",
       "x = x + linear(f, ffn_down) * 2",
+      // a vector for all vectors of a value, a number for all of a row
+      "y = (concat(x, x) as [2, 64]) + linear(f, ffn_down)\n  x = x + y[0] * y[1]",
+      "x = x * (linear(f, ffn_down) + row_mean(x))",
   };
   for (const char* miss : misses) {
     const Plan p = fused_ffn("  f = linear(h, ffn_up)\n  " + std::string(miss) + "\n");

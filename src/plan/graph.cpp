@@ -274,6 +274,7 @@ class Builder {
     if (auto ok = apply_shape_rule(&call); !ok)
       return error(p, ok.error().message, ok.error().code);
     std::vector<ValueId> out;
+    out.reserve(call.out.size());
     for (const Shape& s : call.out) out.push_back(new_value(s));
     if (op.kind == OpKind::route) routes_[out[0]] = at(op.in[0]).width;
     op.out = out;
@@ -285,8 +286,8 @@ class Builder {
     switch (e.kind) {
       case Kind::kName:
         return scope_.count(e.text) != 0 || is_target_value(e.text);
-      case Kind::kCall:  // functions of facts take no value: this is an operation, or misspells one
-        return find_signature(e.text) != nullptr ||
+      case Kind::kCall:  // of a value: an operation, or misspells one; sqrt takes either
+        return (find_signature(e.text) != nullptr && !Facts::is_function(e.text)) ||
                std::any_of(e.kids.begin(), e.kids.end(),
                            [&](const ExprPtr& k) { return is_value(*k); });
       case Kind::kIf:
@@ -388,9 +389,9 @@ class Builder {
   bool may_reshape(ValueId v) const {
     if (!plan_.values[static_cast<size_t>(v)].name.empty() || plan_.ops.empty()) return false;
     const Op& last = plan_.ops.back();
-    static constexpr OpKind kShapeless[] = {OpKind::linear, OpKind::split,     OpKind::slice,
-                                            OpKind::embed,  OpKind::gather,    OpKind::concat,
-                                            OpKind::attend, OpKind::arithmetic};
+    static constexpr OpKind kShapeless[] = {
+        OpKind::linear, OpKind::split,  OpKind::slice,      OpKind::embed,  OpKind::gather,
+        OpKind::concat, OpKind::attend, OpKind::arithmetic, OpKind::matmul, OpKind::grouped_linear};
     return std::find(last.out.begin(), last.out.end(), v) != last.out.end() &&
            std::find(std::begin(kShapeless), std::end(kShapeless), last.kind) !=
                std::end(kShapeless) &&

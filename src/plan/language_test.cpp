@@ -306,7 +306,8 @@ TEST(Language, Statements) {
   expect_layer_error("y = silv(x)", "no operation 'silv'; did you mean 'silu'?");
   expect_layer_error("y = silv(x) * x", "no operation 'silv'; did you mean 'silu'?");
   expect_layer_error("y = x * silv(x)", "no operation 'silv'; did you mean 'silu'?");
-  expect_layer_error("y = x + sqrt(x)", "no operation 'sqrt'");
+  expect_layer_error("y = x + floor(x)", "no operation 'floor'");
+  expect_layer_error("y = sqrt(width)", "'width' is a fact, a value is needed");
   expect_layer_error("y = append(x)", "no operation 'append'");
   expect_layer_error("y = quantize(x)", "no operation 'quantize'");
   expect_layer_error("y = width", "'width' is a fact, a value is needed");
@@ -406,8 +407,53 @@ TEST(Language, Shapes) {
   expect_layer_error("y = concat(x as [2, 4], x)", "concat joins plain vectors");
   expect_layer_error("y = experts(x, x, gate=attn_q, down=attn_q)", "gate= with up=, or gate_up=");
   expect_layer_error("y = experts(x, x, gate_up=attn_q, down=attn_q)", "what route() gives");
+  expect_layer_error("y = matmul(x, x)", "matmul takes [m, n] and [n, k], these are [8] and [8]");
+  expect_layer_error("y = matmul(x as [2, 4], x as [2, 4])", "these are [2, 4] and [2, 4]");
+  expect_layer_error("y = matmul(x as [8, 1], x as [8, 1])", "these are [8, 1] and [8, 1]");
+  expect_layer_error("y = x * (x as [2, 4])", "shapes [8] and [2, 4] differ; beside [8]");
+  expect_layer_error("y = (x as [2, 4]) + slice(x, 0, 2)",
+                     "beside [2, 4] the second value may also be [1], [2, 1] or [4]");
+  expect_layer_error("y = row_mean(x) * x", "shapes [1] and [8] differ");
   const Plan p = plan_of(toy("", "layer:\n  y = (x as [2, 4])[1]\n  x = concat(y, y)\n"));
   EXPECT_EQ(ops_of(p, OpKind::view_layer, 0)[0]->attr.first, 4);
+}
+
+TEST(Language, ASmallerValueStandsForManyNumbersOfTheFirst) {
+  const std::string lines =
+      "layer:\n  h = x as [2, 4]\n  h = (h - row_mean(h)) * slice(x, 0, 4)\n"
+      "  x = (h as [8]) / sqrt(row_mean(x * x)) * sqrt(4)\n";
+  const Plan p = plan_of(toy("", lines));
+  const auto ops = ops_of(p, OpKind::arithmetic, 0);
+  ASSERT_EQ(ops.size(), 5u);
+  EXPECT_EQ(value(p, ops[0]->in[1]).dims, (std::array<int32_t, 3>{2, 1, 0}));
+  EXPECT_EQ(value(p, ops[1]->in[1]).width, 4);
+  EXPECT_EQ(value(p, ops[3]->in[1]).width, 1);
+  EXPECT_EQ(ops[4]->attr.scalar, 2);  // a number's root is a fact
+  EXPECT_EQ(count(p, OpKind::sqrt), 2);
+}
+
+TEST(Language, GroupedLinearTakesOneVectorOrOneForEachMatrix) {
+  const ModelPtr model = toy_header().tensor("three.weight", {8, 5, 3}).model();
+  const auto with = [&](const std::string& x) {
+    return message_of(toy("", kLayer,
+                          "model:\n  x = embed(token_embd)\n  y = grouped_linear(" + x +
+                              ", three)\n  layers: layer\n  output y = y as [5, 3]\n"
+                              "  output logits = rms_norm(x, output_norm, eps)\n"),
+                      model);
+  };
+  EXPECT_EQ(with("x"), "");
+  EXPECT_EQ(with("concat(x, x, x) as [3, 8]"), "");
+  EXPECT_NE(with("concat(x, x, x)").find("this value is [24]; grouped_linear takes [8] or [3, 8]"),
+            std::string::npos);
+  EXPECT_NE(with("concat(x, x) as [2, 8]").find("this value is [2, 8]"), std::string::npos);
+  EXPECT_NE(with("x as [1, 8]").find("this value is [1, 8]"), std::string::npos);
+  const ModelPtr many = toy_header().tensor("three.weight", {8, 1, 4097}).model();
+  EXPECT_NE(message_of(toy("", kLayer,
+                           "model:\n  x = embed(token_embd)\n  y = grouped_linear(x, three)\n"
+                           "  layers: layer\n  output logits = x\n"),
+                       many)
+                .find("at most 4096 matrices"),
+            std::string::npos);
 }
 
 TEST(Language, AViewDoesNotChangeWhatAnOpComputed) {

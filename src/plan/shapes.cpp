@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kMaxWidth = 1 << 28;
 constexpr int64_t kMaxExperts = 1 << 16;  // their indices are floats in a row
+constexpr int64_t kMaxMatrices = 4096;    // of grouped_linear
 
 bool whole(double n, double min, double max) { return n >= min && n <= max && n == std::floor(n); }
 
@@ -70,6 +71,40 @@ Result<void> linear(ShapeCall* c) {
   const int64_t out = static_cast<int64_t>(w.dims[1]);
   CULET_TRY_VOID(want_vector(*c, 1, out));
   c->out = {vector_shape(out)};
+  return {};
+}
+
+// Every matrix has a vector of its own, or all have the one that there is.
+Result<void> grouped_linear(ShapeCall* c) {
+  const format::TensorInfo& w = *c->weights[0];
+  const Shape& x = c->in[0];
+  const auto in = static_cast<int64_t>(std::min<uint64_t>(w.dims[0], kMaxWidth + 1));
+  const auto out = static_cast<int64_t>(std::min<uint64_t>(w.dims[1], kMaxWidth + 1));
+  const auto n = static_cast<int64_t>(std::min<uint64_t>(w.dims[2], kMaxMatrices + 1));
+  if (n > kMaxMatrices || w.dims[3] != 1 || in > kMaxWidth || out * n > kMaxWidth)
+    return bad(
+        fmt::format("tensor {} has shape {}, {{in, out, n}} with at most {} matrices is "
+                    "needed",
+                    w.name, dims_text(w), kMaxMatrices));
+  const bool one = x.rank == 1 && x.width() == in;
+  const bool each = x.rank == 2 && x.dims[0] == n && x.last() == in;
+  if (!one && !each)
+    return bad(
+        fmt::format("tensor {} has shape {}, this value is {}; grouped_linear takes [{}] or "
+                    "[{}, {}]",
+                    w.name, dims_text(w), x.show(), in, n, in));
+  c->out = {Shape{{static_cast<int32_t>(n), static_cast<int32_t>(out), 0}, 2}};
+  return {};
+}
+
+Result<void> matmul(ShapeCall* c) {
+  const Shape &a = c->in[0], &b = c->in[1];
+  if (a.rank != 2 || b.rank != 2 || a.dims[1] != b.dims[0])
+    return bad(
+        fmt::format("matmul takes [m, n] and [n, k], these are {} and {}", a.show(), b.show()));
+  const Shape product{{a.dims[0], b.dims[1], 0}, 2};
+  if (product.width() > kMaxWidth) return bad("the product is too wide");
+  c->out = {product};
   return {};
 }
 
@@ -136,10 +171,26 @@ Result<void> attend(ShapeCall* c) {
   return {};
 }
 
+// One number for each vector of `a`.
+Shape column_of(Shape a) {
+  a.dims[static_cast<size_t>(a.rank - 1)] = 1;
+  return a;
+}
+
+// Whether b has a's shape, or is one number, one for each vector of a, or one vector for all.
+bool fits(const Shape& a, const Shape& b) {
+  return a == b || b == column_of(a) || (b.rank == 1 && (b.width() == 1 || b.width() == a.last()));
+}
+
 Result<void> arithmetic(ShapeCall* c) {
   c->out = {c->in[0]};
-  if (c->in.size() == 2 && !(c->in[0] == c->in[1]))
-    return bad(fmt::format("shapes {} and {} differ", c->in[0].show(), c->in[1].show()));
+  if (c->in.size() == 2 && !fits(c->in[0], c->in[1])) {
+    const Shape& a = c->in[0];
+    const std::string smaller =
+        a.rank == 1 ? "[1]" : fmt::format("[1], {} or [{}]", column_of(a).show(), a.last());
+    return bad(fmt::format("shapes {} and {} differ; beside {} the second value may also be {}",
+                           a.show(), c->in[1].show(), a.show(), smaller));
+  }
   if (c->weights.empty()) return {};
   if (c->weights[0]->elements() == 1) return {};
   return want_vector(*c, 0, c->in[0].last());
@@ -193,9 +244,7 @@ Result<void> slice(ShapeCall* c) {
 }
 
 Result<void> row_mean(ShapeCall* c) {
-  Shape s = c->in[0];
-  s.dims[static_cast<size_t>(s.rank - 1)] = 1;
-  c->out = {s};
+  c->out = {column_of(c->in[0])};
   return {};
 }
 
@@ -265,15 +314,34 @@ struct Row {
   Rule rule;
 };
 constexpr Row kRules[] = {
-    {OpKind::embed, embed},   {OpKind::gather, embed},    {OpKind::linear, linear},
-    {OpKind::rms_norm, norm}, {OpKind::layer_norm, norm}, {OpKind::rope, rope},
-    {OpKind::append, append}, {OpKind::attend, attend},   {OpKind::arithmetic, arithmetic},
-    {OpKind::silu, same},     {OpKind::gelu, same},       {OpKind::gelu_erf, same},
-    {OpKind::relu, same},     {OpKind::sigmoid, same},    {OpKind::tanh, same},
-    {OpKind::softmax, same},  {OpKind::softcap, softcap}, {OpKind::concat, concat},
-    {OpKind::split, split},   {OpKind::slice, slice},     {OpKind::row_mean, row_mean},
-    {OpKind::route, route},   {OpKind::experts, experts}, {OpKind::short_conv, short_conv},
+    {OpKind::embed, embed},
+    {OpKind::gather, embed},
+    {OpKind::linear, linear},
+    {OpKind::rms_norm, norm},
+    {OpKind::layer_norm, norm},
+    {OpKind::rope, rope},
+    {OpKind::append, append},
+    {OpKind::attend, attend},
+    {OpKind::arithmetic, arithmetic},
+    {OpKind::silu, same},
+    {OpKind::gelu, same},
+    {OpKind::gelu_erf, same},
+    {OpKind::relu, same},
+    {OpKind::sigmoid, same},
+    {OpKind::tanh, same},
+    {OpKind::softmax, same},
+    {OpKind::softcap, softcap},
+    {OpKind::concat, concat},
+    {OpKind::split, split},
+    {OpKind::slice, slice},
+    {OpKind::row_mean, row_mean},
+    {OpKind::route, route},
+    {OpKind::experts, experts},
+    {OpKind::short_conv, short_conv},
     {OpKind::suppress, same},
+    {OpKind::sqrt, same},
+    {OpKind::matmul, matmul},
+    {OpKind::grouped_linear, grouped_linear},
 };
 
 }  // namespace

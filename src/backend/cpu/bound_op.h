@@ -172,6 +172,9 @@ std::span<const OpEntry> expert_ops();
 
 // ops_linear.cpp: whether `next` may join `run`, a linear before it with the same input.
 bool can_join(const BoundOp& run, const BoundOp& next);
+// ops_rows.cpp: y = softmax(x): exp(x - max) over its sum in 16 lanes; x == y allowed. All NaN
+// where x has a NaN or +infinity, or is -infinity throughout.
+void softmax(const kernels::Kernels& k, const float* x, int64_t n, float* y);
 // ops_attention.cpp: bytes of Step::shared_scratch that attend needs.
 int64_t attend_shared_bytes(const plan::Op& op, int threads);
 // ops_experts.cpp: likewise, in passes of `rows` rows.

@@ -12,7 +12,6 @@
 // So a row's sum is acc = fma(weight, y, acc) in ascending order of the experts, from 0, whatever
 // the other rows chose; and no result of an expert is kept longer than its tile.
 #include "backend/cpu/products.h"
-#include "kernels/scalar_math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,19 +28,6 @@ using plan::OpKind;
 
 constexpr float kLeastSum = 6.103515625e-05f;  // of weights that are made to sum to 1
 constexpr int64_t kScoreCost = 64;  // an expert's score against a float of an elementwise op
-
-// y = softmax(x): exp(x - max) over its sum in 16 lanes.
-void softmax(const Step& step, const float* x, int64_t n, float* y) {
-  float max, lanes[16] = {};
-  int64_t index;
-  int finite;
-  step.k->max_index(x, n, &max, &index, &finite);
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = kernels::exp1(x[i] - max);
-    lanes[i % 16] += y[i];
-  }
-  step.k->binary_scalar(kernels::kDiv, y, kernels::fold16(lanes), n, y);
-}
 
 // The `top` largest of n keys, then in ascending order. Of equal ones the lower index goes first. A
 // NaN counts as the largest, so that it is chosen and reaches the output.
@@ -80,7 +66,7 @@ void run_route(const BoundOp& op, Step& step) {
       if (op.attr.sigmoid) {
         step.k->unary(kernels::kSigmoid, x + r * n, n, scores);
       } else {
-        softmax(step, x + r * n, n, scores);
+        softmax(*step.k, x + r * n, n, scores);
       }
       const float* bias = op.vectors[0];
       if (bias != nullptr) step.k->binary(kernels::kAdd, scores, bias, n, biased);
@@ -156,18 +142,6 @@ int64_t lay_out(uint8_t* base, int64_t slots, int64_t experts, int64_t width, bo
   uint8_t* q = take(quant_bytes(slots, width));
   if (q != nullptr) s->hidden_q = quant_rows(q, slots, width);
   return end;
-}
-
-// Matrix `index` of a product of experts.
-Product matrix_of(const Product& all, int64_t index) {
-  CULET_CHECK(index >= 0 && index < all.count);
-  Product p = all;
-  if (p.source != nullptr) {
-    p.source += index * p.w.n * p.row_bytes;
-  } else {
-    p.w.data += index * groups_of(p.w) * p.w.group_bytes;
-  }
-  return p;
 }
 
 int64_t matrix_bytes(const Product& p) { return groups_of(p.w) * p.w.group_bytes; }

@@ -1,4 +1,4 @@
-// Products of activations with packed weights: linear, gated_linear, linear_add.
+// Products of activations with packed weights: linear, gated_linear, linear_add, grouped_linear.
 //
 // A task is a chunk of groups (16 outputs each) times a block of rows: its weights are read once
 // and stay in the near caches while the rows stream past. Chunks are small enough that the last
@@ -157,6 +157,25 @@ void run_linear_add(const BoundOp& op, Step& step) {
   });
 }
 
+// Each matrix is a product of its own columns of the input, or all are of the same ones.
+void run_grouped(const BoundOp& op, Step& step) {
+  const Slot& in = op.in[0];
+  const int64_t rows = step.count(in);
+  if (rows == 0) return;
+  const kernels::PackedMatrix& w = op.products[0].w;
+  const int64_t stride = op.out[0].width, next = in.width == w.k ? 0 : w.k;
+  const float* x = step.floats(in);
+  float* out = step.floats(op.out[0]);
+  for_tiles(step, op.products, 1, rows, [&](const Tile& t, int worker) {
+    const auto matrix = static_cast<int64_t>(t.p);
+    Input columns;
+    columns.floats = x + matrix * next;
+    columns.stride = in.width;
+    multiply(step, op.products[t.p], columns, t, worker,
+             out + t.row0 * stride + matrix * w.n + t.group0 * 16, stride);
+  });
+}
+
 // ---------------------------------------------------------------- binding
 
 Result<void> bind_linear(const Binder& b, const plan::Op& op, BoundOp* out) {
@@ -186,6 +205,17 @@ Result<void> bind_linear_add(const Binder& b, const plan::Op& op, BoundOp* out) 
   return {};
 }
 
+Result<void> bind_grouped(const Binder& b, const plan::Op& op, BoundOp* out) {
+  Slot one = out->in[0];
+  one.width = static_cast<int32_t>(b.tensor(op.weights[0]).dims[0]);
+  CULET_TRY(const Product all, bind_product(b, op, one, 0, op.weights.size()));
+  CULET_CHECK(all.f != nullptr && out->out[0].width == all.count * all.w.n);
+  CULET_CHECK(out->in[0].width == all.w.k || out->in[0].width == all.count * all.w.k);
+  for (int64_t i = 0; i < all.count; ++i) out->products.push_back(matrix_of(all, i));
+  out->fn = run_grouped;
+  return {};
+}
+
 int64_t tile_scratch(const Binder& b, const plan::Op& op, int64_t rows) {
   return pack_scratch(b, op, rows) +
          std::min(rows, kTileRows) * kTileGroups * 16 * static_cast<int64_t>(sizeof(float));
@@ -195,6 +225,7 @@ constexpr OpEntry kOps[] = {
     {plan::OpKind::linear, bind_linear, pack_scratch},
     {plan::OpKind::gated_linear, bind_gated, tile_scratch},
     {plan::OpKind::linear_add, bind_linear_add, tile_scratch},
+    {plan::OpKind::grouped_linear, bind_grouped, pack_scratch},
 };
 
 bool same_slot(const Slot& a, const Slot& b) {

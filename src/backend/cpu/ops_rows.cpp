@@ -1,12 +1,14 @@
-// Ops that work row by row: embed and gather, norms, rope, arithmetic, activations, quantize, and
-// the copies (concat, split, slice, view_layer, select_rows).
+// Ops that work row by row: embed and gather, norms, rope, arithmetic, activations, softmax,
+// matmul, quantize, and the copies (concat, split, slice, view_layer, select_rows).
 //
 // One row of a small model is a few microseconds of work, so it stays on the calling thread; many
 // rows, or one row as wide as a vocabulary, are spread over the pool. Elementwise ops may have
 // their input's place as their output; nothing else may.
 #include "backend/cpu/bound_op.h"
+#include "kernels/scalar_math.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -24,6 +26,8 @@ void for_elements(const Step& step, int64_t n, F&& fn) {
     fn(first * kInlineFloats, std::min(n, end * kInlineFloats));
   });
 }
+
+constexpr int64_t kExpCost = 16;  // exp and its share of a sum against a float of an elementwise op
 
 int64_t vectors(const Step& step, const Slot& slot) {
   return step.count(slot) * slot.width / slot.last;
@@ -228,6 +232,64 @@ Result<void> bind_softcap(const Binder&, const plan::Op&, BoundOp* out) {
   return {};
 }
 
+// Correctly rounded, as on every processor.
+void run_sqrt(const BoundOp& op, Step& step) {
+  const float* x = step.floats(op.in[0]);
+  float* y = step.floats(op.out[0]);
+  for_elements(step, step.count(op.in[0]) * op.in[0].width, [&](int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; ++i) y[i] = std::sqrt(x[i]);
+  });
+}
+
+Result<void> bind_sqrt(const Binder&, const plan::Op&, BoundOp* out) {
+  out->fn = run_sqrt;
+  return {};
+}
+
+// ---------------------------------------------------------------- softmax
+
+void run_softmax(const BoundOp& op, Step& step) {
+  const int64_t n = op.in[0].last;
+  const float* x = step.floats(op.in[0]);
+  float* y = step.floats(op.out[0]);
+  for_rows(step, vectors(step, op.in[0]), n * kExpCost, [&](int64_t first, int64_t end, int) {
+    for (int64_t r = first; r < end; ++r) softmax(*step.k, x + r * n, n, y + r * n);
+  });
+}
+
+Result<void> bind_softmax(const Binder&, const plan::Op&, BoundOp* out) {
+  out->fn = run_softmax;
+  return {};
+}
+
+// ---------------------------------------------------------------- matmul
+
+// y[i] = sum over j ascending of a[i][j] * b[j], each a fused multiply-add from 0: [m, n] times
+// [n, k] in every row.
+void run_matmul(const BoundOp& op, Step& step) {
+  const int64_t n = op.in[0].last, m = op.in[0].width / n, k = op.in[1].last;
+  const float* a = step.floats(op.in[0]);
+  const float* b = step.floats(op.in[1]);
+  float* y = step.floats(op.out[0]);
+  for_rows(step, step.count(op.in[0]) * m, n * k, [&](int64_t first, int64_t end, int) {
+    for (int64_t v = first; v < end; ++v) {
+      const float* factors = a + v * n;
+      const float* rows = b + v / m * n * k;
+      std::fill_n(y + v * k, k, 0.0f);
+      for (int64_t j = 0; j < n; ++j) step.k->add_scaled(factors[j], rows + j * k, k, y + v * k);
+    }
+  });
+}
+
+Result<void> bind_matmul(const Binder&, const plan::Op&, BoundOp* out) {
+  const Slot &a = out->in[0], &b = out->in[1], &y = out->out[0];
+  CULET_CHECK(a.rows == b.rows && b.width == int64_t{a.last} * b.last);
+  CULET_CHECK(y.width == int64_t{a.width / a.last} * b.last);
+  CULET_CHECK(y.offset != a.offset && y.offset != b.offset);  // read again for every vector of y
+  out->fn = run_matmul;
+  return {};
+}
+
 // ---------------------------------------------------------------- suppress
 
 void run_suppress(const BoundOp& op, Step& step) {
@@ -286,6 +348,19 @@ void run_value_column(const BoundOp& op, Step& step) {
   });
 }
 
+// The second value is one vector for all vectors of the first.
+void run_value_vector(const BoundOp& op, Step& step) {
+  const int64_t n = op.in[0].last, each = op.in[0].width / n;
+  const float* a = step.floats(op.in[0]);
+  const float* b = step.floats(op.in[1]);
+  float* y = step.floats(op.out[0]);
+  for_rows(step, step.count(op.in[0]) * each, n, [&](int64_t first, int64_t end, int) {
+    for (int64_t v = first; v < end; ++v) {
+      step.k->binary(binary_of(op), a + v * n, b + v / each * n, n, y + v * n);
+    }
+  });
+}
+
 // A tensor as long as a row, or as the last axis.
 void run_tensor(const BoundOp& op, Step& step) {
   const int64_t n = op.vector_sizes[0];
@@ -323,15 +398,20 @@ void run_scalar_first(const BoundOp& op, Step& step) {
 }
 
 Result<void> bind_values(const Binder& b, const plan::Op& op, BoundOp* out) {
-  CULET_CHECK(out->in[0].rows == out->in[1].rows);
-  if (out->in[0].width == out->in[1].width) {
+  const Slot &first = out->in[0], &second = out->in[1];
+  CULET_CHECK(first.rows == second.rows);
+  const bool column =
+      second.last == 1 && (second.width == 1 || int64_t{second.width} * first.last == first.width);
+  if (first.width == second.width) {
     out->fn = run_values;
-  } else if (out->in[1].width == 1 || out->in[1].width * out->in[0].last == out->in[0].width) {
+  } else if (column) {
     out->fn = run_value_column;
+  } else if (second.width == first.last) {
+    out->fn = run_value_vector;
   } else {
     return unsupported(b.plan, op,
-                       "two values of " + std::to_string(out->in[0].width) + " and " +
-                           std::to_string(out->in[1].width) + " numbers a row");
+                       "two values of " + std::to_string(first.width) + " and " +
+                           std::to_string(second.width) + " numbers a row");
   }
   return {};
 }
@@ -411,10 +491,7 @@ void run_row_mean(const BoundOp& op, Step& step) {
     for (int64_t r = first; r < end; ++r) {
       float lanes[16] = {};
       for (int64_t i = 0; i < n; ++i) lanes[i % 16] += x[r * n + i];
-      for (int half = 8; half > 0; half /= 2) {
-        for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
-      }
-      y[r] = lanes[0] / static_cast<float>(n);
+      y[r] = kernels::fold16(lanes) / static_cast<float>(n);
     }
   });
 }
@@ -488,9 +565,23 @@ constexpr OpEntry kOps[] = {
     {OpKind::concat, bind_copy, nullptr},       {OpKind::split, bind_copy, nullptr},
     {OpKind::slice, bind_copy, nullptr},        {OpKind::view_layer, bind_copy, nullptr},
     {OpKind::row_mean, bind_copy, nullptr},     {OpKind::select_rows, bind_copy, nullptr},
+    {OpKind::sqrt, bind_sqrt, nullptr},         {OpKind::softmax, bind_softmax, nullptr},
+    {OpKind::matmul, bind_matmul, nullptr},
 };
 
 }  // namespace
+
+void softmax(const kernels::Kernels& k, const float* x, int64_t n, float* y) {
+  float max, lanes[16] = {};
+  int64_t index;
+  int finite;
+  k.max_index(x, n, &max, &index, &finite);
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = kernels::exp1(x[i] - max);
+    lanes[i % 16] += y[i];
+  }
+  k.binary_scalar(kernels::kDiv, y, kernels::fold16(lanes), n, y);
+}
 
 std::span<const OpEntry> row_ops() { return kOps; }
 

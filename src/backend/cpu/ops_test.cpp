@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -13,6 +14,11 @@ namespace culet::backend::test {
 namespace {
 
 using Row = std::vector<double>;
+
+void expect_bits(const std::vector<float>& got, const std::vector<float>& want,
+                 const std::string& what) {
+  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
+}
 
 // y = op(inputs of `dims`): each input is a float table of its own, picked by token.
 struct OpCase {
@@ -274,6 +280,111 @@ TEST(Ops, Arithmetic) {
   }
 }
 
+// One vector beside a value of several: for all of them. (A number for each: Ops.Arithmetic.)
+TEST(Ops, ArithmeticWithOneVectorForAll) {
+  for (auto a : {plan::Arithmetic::kAdd, plan::Arithmetic::kSub, plan::Arithmetic::kMul,
+                 plan::Arithmetic::kDiv}) {
+    for (const int32_t n : {5, 20, 33}) {
+      check({OpKind::arithmetic,
+             {{5, n}, {n}},
+             {{5, n}},
+             {},
+             {.arithmetic = a},
+             [a, n](const auto& in, const auto&) {
+               Row y;
+               for (size_t i = 0; i < in[0].size(); ++i)
+                 y.push_back(apply(a, in[0][i], in[1][i % static_cast<size_t>(n)]));
+               return y;
+             }});
+    }
+  }
+}
+
+TEST(Ops, Sqrt) {
+  TestModel m;
+  const ValueId x = m.value({1000}), y = m.value({1000});
+  std::vector<float> rows = kernels::test::random_floats(1000 * 3, m.rng);
+  for (float& v : rows) v = std::abs(v);
+  rows[0] = 0, rows[1] = std::numeric_limits<float>::infinity(), rows[2] = 1e-40f, rows[3] = 2;
+  m.op(OpKind::embed, {}, {x}, {m.table(rows, 1000)});
+  m.op(OpKind::sqrt, {x}, {y});
+  m.plan.outputs.push_back({"y", y});
+  m.finish();
+  std::vector<float> want;
+  for (const float v : rows) want.push_back(static_cast<float>(std::sqrt(static_cast<double>(v))));
+  for (const int threads : {1, 3}) {
+    Prepared p(m, threads);
+    expect_bits(p.run(nullptr, {0, 1, 2}, 3), want, std::to_string(threads) + " threads");
+  }
+}
+
+// ---------------------------------------------------------------- softmax
+
+TEST(Softmax, IsOverTheLastAxis) {
+  for (const int32_t n : {1, 7, 16, 50, 3000}) {
+    check({OpKind::softmax, {{3, n}}, {{3, n}}, {}, {}, [n](const auto& in, const auto&) {
+             Row y(in[0].size());
+             const auto width = static_cast<size_t>(n);
+             for (size_t v = 0; v < y.size(); v += width) {
+               const auto first = in[0].begin() + static_cast<std::ptrdiff_t>(v);
+               const double most = *std::max_element(first, first + n);
+               double sum = 0;
+               for (size_t i = v; i < v + width; ++i) sum += y[i] = std::exp(in[0][i] - most);
+               for (size_t i = v; i < v + width; ++i) y[i] /= sum;
+             }
+             return y;
+           }});
+  }
+}
+
+// As attention: a NaN reaches the whole row, and so does a row in which nothing is to be seen.
+TEST(Softmax, RowsWithoutAnAnswerAreNan) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr int64_t kWidth = 20;
+  std::vector<float> rows(kWidth * 5, 1.0f);
+  rows[3] = kNan;                                                                          // row 0
+  std::fill_n(rows.begin() + kWidth, kWidth, -kInfinity);                                  // row 1
+  rows[2 * kWidth + 19] = kInfinity;                                                       // row 2
+  std::fill_n(rows.begin() + 3 * kWidth + 1, kWidth - 1, -kInfinity);                      // row 3
+  for (int64_t i = 0; i < kWidth; ++i) rows[static_cast<size_t>(4 * kWidth + i)] = 3e38f;  // row 4
+  TestModel m;
+  const ValueId x = m.value({kWidth}), y = m.value({kWidth});
+  m.op(OpKind::embed, {}, {x}, {m.table(rows, kWidth)});
+  m.op(OpKind::softmax, {x}, {y});
+  m.plan.outputs.push_back({"y", y});
+  m.finish();
+  for (const int threads : {1, 2}) {
+    Prepared p(m, threads);
+    const std::vector<float> out = p.run(nullptr, {0, 1, 2, 3, 4}, 5);
+    for (size_t i = 0; i < 3 * kWidth; ++i) EXPECT_TRUE(std::isnan(out[i])) << i;
+    for (size_t i = 0; i < kWidth; ++i) {
+      EXPECT_EQ(out[3 * kWidth + i], i == 0 ? 1.0f : 0.0f);
+      EXPECT_EQ(out[4 * kWidth + i], 1.0f / kWidth);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- matmul
+
+TEST(Matmul, IsTheProductOfTwoValuesOfARow) {
+  for (const auto& [m, n, k] : {std::array{4, 4, 48}, {3, 1, 200}, {1, 9, 5}, {7, 20, 33}}) {
+    const auto inner = static_cast<size_t>(n), columns = static_cast<size_t>(k);
+    check({OpKind::matmul,
+           {{m, n}, {n, k}},
+           {{m, k}},
+           {},
+           {},
+           [inner, columns](const auto& in, const auto&) {
+             Row y(in[0].size() / inner * columns, 0);
+             for (size_t i = 0; i < in[0].size(); ++i)
+               for (size_t c = 0; c < columns; ++c)
+                 y[i / inner * columns + c] += in[0][i] * in[1][i % inner * columns + c];
+             return y;
+           }});
+  }
+}
+
 TEST(Ops, Copies) {
   check({OpKind::concat,
          {{10}, {3}, {20}},
@@ -315,11 +426,6 @@ TEST(Ops, RowMean) {
            for (size_t i = 0; i < 100; ++i) y[i / 25] += in[0][i] / 25;
            return y;
          }});
-}
-
-void expect_bits(const std::vector<float>& got, const std::vector<float>& want,
-                 const std::string& what) {
-  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
 }
 
 // ---------------------------------------------------------------- gather, suppress
@@ -523,6 +629,76 @@ TEST(Products, FusedEqualsUnfused) {
                         want.size());
               EXPECT_EQ(kernels::test::first_difference(b.run(nullptr, tokens, pass), want),
                         want.size());
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// y[i] = x[i] * W[i]^T, or x * W[i]^T where all matrices read one vector.
+struct GroupedModel {
+  GroupedModel(TensorType type, int64_t count, int32_t n, int32_t k, bool one) {
+    const int32_t in = one ? k : static_cast<int32_t>(count) * k;
+    table = model.matrix(TensorType::F32, kTokens, in);
+    const auto groups = static_cast<int32_t>(count);
+    const ValueId x = one ? model.value({k}) : model.value({groups, k});
+    const ValueId y = model.value({groups, n});
+    model.op(OpKind::embed, {}, {x}, {table});
+    weights = model.experts(type, count, n, k);
+    model.op(OpKind::grouped_linear, {x}, {y}, {weights});
+    const ValueId wanted = model.value({groups, n}, RowSet::kWanted);
+    model.op(OpKind::select_rows, {y}, {wanted});
+    model.plan.outputs.push_back({"y", wanted});
+    model.finish();
+  }
+  TestModel model;
+  TensorId table, weights;
+};
+
+TEST(GroupedLinear, EachMatrixHasItsOwnVectorOrAllHaveOne) {
+  const auto n = size_t{50}, k = size_t{64}, count = size_t{3};
+  for (const TensorType type : {TensorType::F32, TensorType::F16, TensorType::Q8_0}) {
+    for (const bool one : {false, true}) {
+      const GroupedModel m(type, count, n, k, one);
+      const std::vector<float> w = m.model.dequantized(m.weights);
+      const std::vector<float> table = m.model.dequantized(m.table);
+      Prepared p(m.model, 2);
+      const std::vector<int32_t> tokens = some_tokens(5);
+      const std::vector<float> y = p.run(nullptr, tokens, 5);
+      for (size_t r = 0; r < tokens.size(); ++r) {
+        const auto token = static_cast<size_t>(tokens[r]);
+        for (size_t o = 0; o < count * n; ++o) {
+          const float* x = table.data() + (one ? token : token * count + o / n) * k;
+          double want = 0, size = 0;
+          for (size_t i = 0; i < k; ++i) {
+            want += static_cast<double>(w[o * k + i]) * static_cast<double>(x[i]);
+            size += std::abs(static_cast<double>(w[o * k + i]) * static_cast<double>(x[i]));
+          }
+          ASSERT_NEAR(y[r * count * n + o], want, 1e-6 * size)
+              << quant::type_info(type).name << " row " << r << " output " << o;
+        }
+      }
+    }
+  }
+}
+
+TEST(GroupedLinear, SameBitsOnEverySetForThreadsPassesAndMappedWeights) {
+  const std::vector<int32_t> tokens = some_tokens(70);
+  for (const TensorType type : {TensorType::F32, TensorType::BF16, TensorType::Q4_0}) {
+    for (const bool one : {false, true}) {
+      const GroupedModel m(type, 4, 200, 96, one);
+      const Limits limits{256, 256};
+      const std::vector<float> want =
+          Prepared(m.model, 1, limits, "scalar").run(nullptr, tokens, 70);
+      for (const kernels::IsaLevel* level = kernels::isa_levels(); level->name; ++level) {
+        if (!level->usable) continue;
+        for (const int threads : {1, 3}) {
+          for (const bool repack : {true, false}) {
+            for (const size_t pass : {size_t{70}, size_t{1}}) {
+              Prepared p(m.model, threads, limits, level->name, repack);
+              expect_bits(p.run(nullptr, tokens, pass), want, level->name);
             }
           }
         }

@@ -90,6 +90,17 @@ Result<Product> bind_product(const Binder& b, const plan::Op& op, const Slot& in
   return p;
 }
 
+Product matrix_of(const Product& all, int64_t index) {
+  CULET_CHECK(index >= 0 && index < all.count);
+  Product p = all;
+  if (p.source != nullptr) {
+    p.source += index * p.w.n * p.row_bytes;
+  } else {
+    p.w.data += index * groups_of(p.w) * p.w.group_bytes;
+  }
+  return p;
+}
+
 int64_t pack_scratch(const Binder& b, const plan::Op& op, int64_t) {
   int64_t most = 0;
   for (size_t i = 0; !b.repack && i < op.weights.size(); ++i) {

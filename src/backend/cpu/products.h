@@ -42,6 +42,8 @@ void multiply_tile(const Product& p, const Input& in, const Tile& t, uint8_t* pa
 // kUnsupported: no kernel for this type and form.
 Result<Product> bind_product(const Binder& b, const plan::Op& op, const Slot& in, size_t weight,
                              size_t bias);
+// Matrix `index` of a product that has several.
+Product matrix_of(const Product& all, int64_t index);
 // Of a worker's scratch: the largest pack buffer that the op's products need.
 int64_t pack_scratch(const Binder& b, const plan::Op& op, int64_t rows);
 

@@ -80,10 +80,18 @@ void pack_tensor(const format::TensorInfo& tensor, const Shape& shape, int64_t g
 
 WeightRole weight_role(OpKind kind, size_t i) {
   if (kind == OpKind::embed || kind == OpKind::gather) return WeightRole::kGathered;
-  const size_t products = kind == OpKind::gated_linear                           ? 2
-                          : kind == OpKind::linear || kind == OpKind::linear_add ? 1
-                          : kind == OpKind::experts                              ? 4
-                                                                                 : 0;
+  static constexpr struct {
+    OpKind kind;
+    size_t products;  // the first weights of the op
+  } kRows[] = {{OpKind::linear, 1},
+               {OpKind::linear_add, 1},
+               {OpKind::grouped_linear, 1},
+               {OpKind::gated_linear, 2},
+               {OpKind::experts, 4}};
+  size_t products = 0;
+  for (const auto& row : kRows) {
+    if (row.kind == kind) products = row.products;
+  }
   return i < products ? WeightRole::kProduct : WeightRole::kVector;
 }
 

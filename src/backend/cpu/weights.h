@@ -1,10 +1,9 @@
 // The tensors of a plan as the kernels want them.
 //
-//   products   (linear, gated_linear, linear_add, experts): repacked into one anonymous mapping;
-//   the source
-//              pages are then given back, so the resident size stays near the file's. Or, without
-//              repacking, left in the file's mapping, which other processes share; products then
-//              pack a few outputs at a time, to the same bits.
+//   products   (linear, gated_linear, linear_add, grouped_linear, experts): repacked into one
+//              anonymous mapping; the source pages are then given back, so the resident size stays
+//              near the file's. Or, without repacking, left in the file's mapping, which other
+//              processes share; products then pack a few outputs at a time, to the same bits.
 //   gathered   (embed, gather): read row by row from the file's mapping, never copied. A tied
 //              embedding is both: repacked for its products, and of its mapping only the rows that
 //              are asked for. Around the rows of gather, whose table may be as large as all the
