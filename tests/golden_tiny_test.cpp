@@ -64,7 +64,8 @@ TEST_P(Reference, LogitsAndNll) {
 TEST_P(Reference, HalfCacheStaysWithinItsBound) {
   const auto half = session(model_, KvType::kF16);
   const Rows rows = append_rows(*half, tokens_);
-  const double bound = expected_["tolerance"]["f16_cache_logits_abs"].get<double>();
+  // gemma3n's reference was not run with such a cache: the least of the others' bounds, about.
+  const double bound = expected_["tolerance"].value("f16_cache_logits_abs", 0.02);
   const auto& positions = expected_["positions_checked"];
   for (size_t i = 0; i < positions.size(); ++i) {
     EXPECT_LE(largest_difference(rows[positions[i].get<size_t>()], expected_["logits"][i]), bound);
@@ -137,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Reference,
                                          "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2",
                                          "gemma", "gemma2", "olmo2", "olmo3", "granite", "smollm3",
                                          "phi3", "phi3-longrope", "phi3-window", "glm4", "qwen3moe",
-                                         "gemma4-moe", "mixtral"),
+                                         "gemma4-moe", "mixtral", "gemma3n"),
                          test_name);
 
 TEST(Context, DecidesTheRotationOfModelsThatFollowIt) {
@@ -278,9 +279,9 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> list;
-  for (const std::string name :
-       {"llama/model-q8_0", "qwen2/model-q8_0", "gemma3/model-q8_0", "gemma4-e/model-q8_0",
-        "gemma4-dense/model", "lfm2/model", "qwen3moe/model", "gemma4-moe/model"}) {
+  for (const std::string name : {"llama/model-q8_0", "qwen2/model-q8_0", "gemma3/model-q8_0",
+                                 "gemma4-e/model-q8_0", "gemma4-dense/model", "lfm2/model",
+                                 "qwen3moe/model", "gemma4-moe/model", "gemma3n/model"}) {
     const std::string folder = name.substr(0, name.find('/'));
     list.push_back(
         {file_of(name + ".gguf"), long_tokens(read_json(file_of(folder + "/expected.json")))});

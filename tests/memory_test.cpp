@@ -32,6 +32,7 @@ const char* const kModels[] = {
     "tiny/gemma3/model-q8_0.gguf", "tiny/gemma4-e/model-q8_0.gguf",
     "tiny/lfm2/model.gguf",        "tiny/llama/model-q8_0.gguf@shared",
     "tiny/qwen3moe/model.gguf",    "tiny/gemma4-moe/model.gguf",
+    "tiny/gemma3n/model.gguf",
 };
 
 #if defined(__SANITIZE_THREAD__)

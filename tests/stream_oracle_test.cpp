@@ -25,7 +25,7 @@ using nlohmann::json;
 
 constexpr double kTolerance = 1e-4;  // absolute; the models' logits have a deviation of 2
 constexpr const char* kModels[] = {"llama",         "llama3-rope",  "qwen2",    "qwen3", "gemma3",
-                                   "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2"};
+                                   "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2",  "gemma3n"};
 
 // Fewer tokens where every instruction costs many.
 bool small() {

@@ -29,6 +29,7 @@ constexpr Family kFamilies[] = {
     {"gemma4-e-q8_0", "gemma4"},
     {"gemma4-dense", "gemma4"},
     {"gemma4-moe", "gemma4"},
+    {"gemma3n", "gemma3n"},
     {"gemma4-assistant", "gemma4-assistant"},
     {"lfm2", "lfm2"},
     {"modernbert", "modern-bert"},
@@ -294,6 +295,35 @@ TEST(Families, Gemma4DenseAndExperts) {
   EXPECT_TRUE(route.attr.renormalise);
   EXPECT_EQ(value(moe, route.out[0]).dims, (std::array<int32_t, 3>{2, 2, 0}));
   EXPECT_EQ(ops_of(moe, OpKind::experts)[0]->attr.activation, Activation::kGelu);
+}
+
+TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
+  const Plan plan = plan_of("gemma3n", "gemma3n", {.fuse = false});
+  ASSERT_EQ(plan.n_layers, 10);
+  ASSERT_EQ(plan.caches.size(), 5u);
+  const int32_t reads[] = {0, 1, 2, 3, 4, 3, 3, 3, 3, 4};
+  for (int32_t l = 0; l < 10; ++l) {
+    EXPECT_EQ(ops_of(plan, OpKind::attend, l)[0]->attr.cache, reads[l]) << "layer " << l;
+    EXPECT_EQ(ops_of(plan, OpKind::append, l).size(), l < 5 ? 1u : 0u);
+    const bool global = l % 5 == 4;
+    const RopeSpec& rope =
+        plan.ropes[static_cast<size_t>(ops_of(plan, OpKind::rope, l)[0]->attr.rope)];
+    EXPECT_EQ(rope.base, global ? 1000000 : 10000);
+    const auto mixes = ops_of(plan, OpKind::matmul, l);  // predicted, then corrected
+    ASSERT_EQ(mixes.size(), 2u);
+    EXPECT_EQ(value(plan, mixes[0]->in[0]).dims, (std::array<int32_t, 3>{4, 4, 0}));
+    EXPECT_EQ(value(plan, mixes[1]->in[0]).dims, (std::array<int32_t, 3>{4, 1, 0}));
+    for (const Op* mix : mixes)
+      EXPECT_EQ(value(plan, mix->out[0]).dims, (std::array<int32_t, 3>{4, 48, 0}));
+    EXPECT_EQ(ops_of(plan, OpKind::sqrt, l).size(), l < 3 ? 1u : 0u);
+    EXPECT_EQ(ops_of(plan, OpKind::relu, l).size(), l < 3 ? 1u : 0u);
+  }
+  const auto projections = ops_of(plan, OpKind::grouped_linear);
+  ASSERT_EQ(projections.size(), 2u);
+  EXPECT_EQ(value(plan, projections[0]->in[0]).rank, 1);  // all from the first stream
+  EXPECT_EQ(value(plan, projections[1]->in[0]).rank, 2);  // each from its own
+  // Sparse gates are no gate of the fused product.
+  EXPECT_EQ(count(plan_of("gemma3n", "gemma3n"), OpKind::gated_linear), 7);
 }
 
 TEST(Families, TheDrafterReadsItsTarget) {

@@ -25,6 +25,7 @@ constexpr Decoder kDecoders[] = {
     {"gemma3", "gemma3", "post_ffw_norm", "attn_q"},
     {"gemma4-dense", "gemma4", "post_ffw_norm", "attn_q"},
     {"gemma4-e", "gemma4", "post_ffw_norm", "attn_q"},
+    {"gemma3n", "gemma3n", "post_ffw_norm", "attn_q"},
     {"lfm2", "lfm2", "ffn_down", "attn_q"},
     {"olmo2", "olmo2", "attn_k_norm", "attn_q"},
     {"olmo3", "olmo2", "attn_k_norm", "attn_q"},
@@ -153,6 +154,12 @@ TEST(Refusals, WhatAFamilyDoesNotDo) {
   Bytes experts("granite");
   experts.set_number("granite.expert_count", 8);
   expect_named(refusal(experts, granite), "granite with experts is not supported", granite);
+  const Decoder gemma3n{"gemma3n", "gemma3n", "", ""};
+  for (const char* key : {"altup.num_inputs", "altup.active_idx"}) {
+    Bytes streams("gemma3n");
+    streams.set_number(std::string("gemma3n.") + key, 2);
+    expect_named(refusal(streams, gemma3n), std::string(key) + " must be", gemma3n);
+  }
   Bytes longer("phi3");  // the type that needs two lists of factors, without the lists
   longer.set_text("phi3.rope.scaling.type", "longrope");
   expect_named(refusal(longer, phi3), "rope.scaling.type", phi3);
