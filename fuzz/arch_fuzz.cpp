@@ -29,9 +29,9 @@ struct Header {
   format::GgufFile file;
 };
 
-void check(const Result<plan::Compiled>& compiled, const format::GgufFile& model) {
+void check(const Result<plan::Compiled>& compiled, const plan::Tensors& tensors) {
   if (compiled) {
-    if (plan::explain(compiled->plan, model, {}).empty()) std::abort();
+    if (plan::explain(compiled->plan, tensors, {}).empty()) std::abort();
     return;
   }
   if (compiled.error().message.empty()) std::abort();
@@ -49,6 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                             "fuzz.arch"};
   check(plan::compile_text(library, text, llama.file, {}), llama.file);
   check(plan::compile_text(library, text, gemma.file, {}), gemma.file);
-  check(plan::compile_text(library, text, drafter.file, {.target = &target.file}), drafter.file);
+  check(plan::compile_text(library, text, drafter.file, {.target = &target.file}),
+        {drafter.file, &target.file});
   return 0;
 }

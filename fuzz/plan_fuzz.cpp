@@ -172,7 +172,7 @@ void compile(std::string_view text, const format::GgufFile& model,
   if (!compiled) return check_error(compiled.error().message);
   check_plan(compiled->plan, model, options.target);
   if (compiled->plan.ops.size() <= kOpsToExplain) {
-    require(!plan::explain(compiled->plan, model, {}).empty());
+    require(!plan::explain(compiled->plan, {model, options.target}, {}).empty());
   }
 }
 

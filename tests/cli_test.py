@@ -22,6 +22,7 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 GEMMA = str(GOLDEN / "tiny/gemma3/model-q8_0.gguf")     # text in and out, no chat template
 LLAMA = str(GOLDEN / "tiny/llama/model-q8_0.gguf")
 BERT = str(GOLDEN / "tiny/bert/model.gguf")             # an encoder
+DRAFTER = str(GOLDEN / "tiny/gemma4-assistant/model.gguf")
 CULET = ""                                              # set by main()
 
 # Variables that would change what is tested.
@@ -164,6 +165,14 @@ class Usage(Case):
         self.assert_error(culet("score", GEMMA, "--top", "-1"), 2, "--top")
         self.assert_error(culet("run", GEMMA, "x", "--raw", "--system", "y"), 2, "--raw")
         self.assert_error(culet("run", GEMMA, "x", "--logprobs", "2"), 2, "--jsonl")
+
+    def test_drafters_are_refused(self):
+        for command in (("run", DRAFTER, "the rain"), ("score", DRAFTER, "-"), ("bench", DRAFTER),
+                        ("show", DRAFTER), ("explain", DRAFTER), ("tokenize", DRAFTER, "the rain")):
+            refused = culet(*command, stdin=b"the rain")
+            self.assertEqual((refused.returncode, refused.stdout), (1, b""))
+            for word in (DRAFTER, "this is a drafter", "its target", "run that model instead"):
+                self.assertIn(word, refused.stderr.decode().splitlines()[-1])  # a busy machine is a line before
 
     def test_environment(self):
         for name, value in (("CULET_ISA", "abacus"), ("CULET_FUSE", "maybe"), ("CULET_THREADS", "0"),

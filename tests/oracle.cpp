@@ -144,12 +144,39 @@ class Pass {
     for (const plan::CacheSpec& spec : plan_.caches) sights_.push_back(sight_of(spec, stream));
   }
 
-  DoubleRows run(std::span<const int64_t> rows) {
-    find_needed(rows);
+  // Of a drafter: the last of the tokens is the step's; the target's pass has the keys it sees.
+  Pass(const Oracle& oracle, std::span<const Token> tokens, Pass* target,
+       std::span<const double> hidden)
+      : oracle_(oracle),
+        plan_(oracle.compiled_.plan),
+        tokens_(tokens),
+        target_(target),
+        hidden_(hidden) {
+    for (const plan::CacheSpec& spec : plan_.caches)
+      sights_.push_back(target->sights_.at(static_cast<size_t>(spec.target)));
+  }
+
+  void run(std::span<const int64_t> rows) {
+    find_needed(rows, std::vector<Set>(plan_.caches.size()));
     for (const Op& op : plan_.ops) compute(op);
-    const Rows64& logits = values_[static_cast<size_t>(plan_.output("logits"))];
+  }
+
+  // Computes the keys that a row behind the input would see.
+  void run_for_row_behind() {
+    std::vector<Set> keys;
+    const auto behind = static_cast<int64_t>(tokens_.size());
+    for (const Sight& sight : sights_) {
+      keys.push_back(visible_to(sight, {behind}));
+      std::erase(keys.back(), behind);
+    }
+    find_needed({}, std::move(keys));
+    for (const Op& op : plan_.ops) compute(op);
+  }
+
+  DoubleRows output(std::string_view name, std::span<const int64_t> rows) const {
+    const Rows64& all = values_[static_cast<size_t>(plan_.output(name))];
     DoubleRows out;
-    for (const int64_t r : rows) out.emplace_back(logits.at(r), logits.at(r) + logits.width);
+    for (const int64_t r : rows) out.emplace_back(all.at(r), all.at(r) + all.width);
     return out;
   }
 
@@ -163,7 +190,7 @@ class Pass {
   const std::vector<double>& weight(const Op& op, size_t i) const {
     static const std::vector<double> kAbsent;
     if (i >= op.weights.size() || op.weights[i] == kNone) return kAbsent;
-    return oracle_.tensors_.at(static_cast<size_t>(op.weights[i]));
+    return oracle_.tensor(op.weights[i]);
   }
   Rows64& value(ValueId v) { return values_[static_cast<size_t>(v)]; }
   // An operand that is what it seems: nothing is left to rotate.
@@ -174,9 +201,11 @@ class Pass {
 
   // ---- which rows
 
-  void find_needed(std::span<const int64_t> rows) {
-    std::vector<Set> needed(plan_.values.size()), keys(plan_.caches.size());
-    needed[static_cast<size_t>(plan_.output("logits"))] = {rows.begin(), rows.end()};
+  // Outputs of `rows`; keys and values, by cache, of `keys`.
+  void find_needed(std::span<const int64_t> rows, std::vector<Set> keys) {
+    std::vector<Set> needed(plan_.values.size());
+    for (const plan::Output& output : plan_.outputs)
+      needed[static_cast<size_t>(output.value)] = {rows.begin(), rows.end()};
     for (size_t k = plan_.ops.size(); k-- > 0;) need(plan_.ops[k], &needed, &keys);
     for (size_t v = 0; v < needed.size(); ++v) {
       Rows64 made{std::move(needed[v]), static_cast<size_t>(plan_.values[v].width), {}, {}};
@@ -192,7 +221,7 @@ class Pass {
     if (op.kind == OpKind::attend) {
       if (op.attr.cache == kNone) refuse(op, "attention without a cache");
       const auto c = static_cast<size_t>(op.attr.cache);
-      unite(&(*keys)[c], visible_to(sights_[c], rows));
+      if (target_ == nullptr) unite(&(*keys)[c], visible_to(sights_[c], rows));
       unite(&(*needed)[static_cast<size_t>(op.in[0])], rows);
       return;
     }
@@ -229,6 +258,8 @@ class Pass {
       case OpKind::embed:
       case OpKind::gather:
         return embed(op);
+      case OpKind::input:
+        return input(op);
       case OpKind::linear:
         return linear(op);
       case OpKind::grouped_linear:
@@ -285,6 +316,13 @@ class Pass {
       std::copy_n(table.begin() + static_cast<std::ptrdiff_t>(token * out.width), out.width,
                   out.row(i));
     }
+  }
+
+  void input(const Op& op) {
+    Rows64& out = value(op.out[0]);
+    if (hidden_.size() != out.width) refuse(op, "a row of this width");
+    for (size_t i = 0; i < out.index.size(); ++i)
+      std::copy(hidden_.begin(), hidden_.end(), out.row(i));
   }
 
   void linear(const Op& op) {
@@ -383,7 +421,7 @@ class Pass {
       std::vector<double> sines;
       for (size_t i = 0; i < half; ++i) {
         double theta = std::pow(spec.base, -2.0 * static_cast<double>(i) / spec.dims) * spec.scale;
-        if (spec.factors != kNone) theta /= oracle_.tensors_[static_cast<size_t>(spec.factors)][i];
+        if (spec.factors != kNone) theta /= oracle_.tensor(spec.factors)[i];
         table.push_back(std::cos(static_cast<double>(d) * theta));
         sines.push_back(std::sin(static_cast<double>(d) * theta));
       }
@@ -413,12 +451,28 @@ class Pass {
     return dot * spec.attn_factor * spec.attn_factor + rest;
   }
 
+  // Whether a rotation of this plan is one of another's.
+  bool same(const Rotation& own, const Pass& other, const Rotation& theirs) const {
+    if (own.rope == kNone || theirs.rope == kNone) return own.rope == theirs.rope;
+    plan::RopeSpec a = plan_.ropes[static_cast<size_t>(own.rope)];
+    plan::RopeSpec b = other.plan_.ropes[static_cast<size_t>(theirs.rope)];
+    static const std::vector<double> kAbsent;
+    const auto& factors = a.factors == kNone ? kAbsent : oracle_.tensor(a.factors);
+    const auto& others = b.factors == kNone ? kAbsent : other.oracle_.tensor(b.factors);
+    a.factors = b.factors = kNone;
+    return a == b && factors == others && own.adjacent == theirs.adjacent;
+  }
+
   void attend(const Op& op) {
     const auto c = static_cast<size_t>(op.attr.cache);
-    if (op.attr.mask != plan::Mask::kCausal || plan_.caches[c].target != kNone)
-      refuse(op, "this attention");
-    const Rows64 &q = value(op.in[0]), &k = value(keys_.at(c)), &v = value(values_of_keys_.at(c));
-    if (q.rotation != k.rotation) refuse(op, "queries and keys that are rotated differently");
+    Pass& owner = target_ != nullptr ? *target_ : *this;
+    const auto own =
+        static_cast<size_t>(target_ != nullptr ? plan_.caches[c].target : static_cast<int32_t>(c));
+    if (op.attr.mask != plan::Mask::kCausal) refuse(op, "this attention");
+    const Rows64 &q = value(op.in[0]), &k = owner.value(owner.keys_.at(own)),
+                 &v = owner.value(owner.values_of_keys_.at(own));
+    if (!same(q.rotation, owner, k.rotation))
+      refuse(op, "queries and keys that are rotated differently");
     Rows64& out = value(op.out[0]);
     const size_t heads = static_cast<size_t>(op.attr.heads),
                  shared = heads / static_cast<size_t>(op.attr.kv_heads),
@@ -535,20 +589,31 @@ class Pass {
   const Oracle& oracle_;
   const Plan& plan_;
   std::span<const Token> tokens_;
+  Pass* target_ = nullptr;                      // a drafter's
+  std::span<const double> hidden_;              // of a drafter's step
   std::vector<Sight> sights_;                   // [cache]
   std::vector<Rows64> values_;                  // [value]
   std::vector<ValueId> keys_, values_of_keys_;  // [cache]
   std::vector<std::vector<double>> tables_;     // [rope]
 };
 
-Oracle::Oracle(const std::string& path, const std::string& arch_dir) {
+const std::vector<double>& Oracle::tensor(plan::TensorId id) const {
+  return plan::Tensors::of_target(id)
+             ? target_->tensors_.at(static_cast<size_t>(id - plan::kTargetTensor))
+             : tensors_.at(static_cast<size_t>(id));
+}
+
+Oracle::Oracle(const std::string& path, const std::string& arch_dir, const Oracle* target)
+    : target_(target) {
   const auto get = [](auto result) {
     if (!result) throw std::runtime_error(result.error().message);
     return *std::move(result);
   };
   file_ = get(format::GgufFile::open(path));
   const plan::ArchLibrary library = get(plan::ArchLibrary::open(arch_dir));
-  compiled_ = get(plan::compile(library, file_, {.precise = true, .fuse = false}));
+  compiled_ = get(plan::compile(
+      library, file_,
+      {.precise = true, .fuse = false, .target = target != nullptr ? &target->file_ : nullptr}));
   for (const format::TensorInfo& tensor : file_.tensors()) tensors_.push_back(dequantized(tensor));
   matrices_.resize(tensors_.size());
   for (const Op& op : compiled_.plan.ops) {
@@ -560,7 +625,22 @@ Oracle::Oracle(const std::string& path, const std::string& arch_dir) {
 
 DoubleRows Oracle::logits(std::span<const Token> tokens, std::span<const int64_t> rows,
                           const std::optional<StreamOptions>& stream) const {
-  return Pass(*this, tokens, stream).run(rows);
+  Pass pass(*this, tokens, stream);
+  pass.run(rows);
+  return pass.output("logits", rows);
+}
+
+Oracle::Draft Oracle::draft(std::span<const Token> tokens, Token token,
+                            std::span<const double> hidden,
+                            const std::optional<StreamOptions>& stream) const {
+  Pass keys(*target_, tokens, stream);
+  keys.run_for_row_behind();
+  std::vector<Token> all(tokens.begin(), tokens.end());
+  all.push_back(token);
+  const std::vector<int64_t> row = {static_cast<int64_t>(tokens.size())};
+  Pass step(*this, all, &keys, hidden);
+  step.run(row);
+  return {step.output("logits", row)[0], step.output("hidden", row)[0]};
 }
 
 DoubleRows Oracle::logits(std::span<const Token> tokens,

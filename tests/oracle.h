@@ -4,7 +4,7 @@
 // file, and nothing else: no kernels, no cache, no passes. The whole input is one timeline from row
 // 0; what a row sees in a layer is one predicate of two row numbers, and a query is turned by its
 // distance to each key it meets, so the second query that the engine makes for pinned keys has no
-// part in it.
+// part in it. A drafter's step is the row behind the input, which sees its target's keys.
 #pragma once
 
 #include "culet/engine.h"
@@ -24,7 +24,9 @@ using DoubleRows = std::vector<std::vector<double>>;
 class Oracle {
  public:
   // Throws std::runtime_error: the file cannot be read or compiled.
-  explicit Oracle(const std::string& path, const std::string& arch_dir = "");
+  // target: of a drafter; outlives it.
+  explicit Oracle(const std::string& path, const std::string& arch_dir = "",
+                  const Oracle* target = nullptr);
 
   // Logits of these rows (ascending) when the input is `tokens`. Rows of the input that none of
   // them depends on are not computed. Throws std::runtime_error for an operation, or a use of one,
@@ -34,10 +36,18 @@ class Oracle {
   // Of every row.
   DoubleRows logits(std::span<const Token> tokens,
                     const std::optional<StreamOptions>& stream = {}) const;
+  // Of a drafter: the logits and the hidden row of a step behind `tokens` with this token and row.
+  struct Draft {
+    std::vector<double> logits, hidden;
+  };
+  Draft draft(std::span<const Token> tokens, Token token, std::span<const double> hidden,
+              const std::optional<StreamOptions>& stream = {}) const;
 
  private:
   friend class Pass;
+  const std::vector<double>& tensor(plan::TensorId id) const;
 
+  const Oracle* target_;
   format::GgufFile file_;
   plan::Compiled compiled_;
   std::vector<std::vector<double>> tensors_;   // [tensor]

@@ -47,14 +47,11 @@ std::vector<Token> random_tokens(int64_t count, unsigned seed = 1) {
   return tokens;
 }
 
-// Architectures that are not built in.
-std::string arch_dir() { return golden("../arch"); }
-
 std::shared_ptr<const Model> precise_model(const std::string& name, int threads = 1) {
-  return load(file_of(name), {.threads = threads, .precise = true, .arch_dir = arch_dir()});
+  return load(file_of(name), {.threads = threads, .precise = true});
 }
 
-Oracle oracle_of(const std::string& name) { return Oracle(file_of(name), arch_dir()); }
+Oracle oracle_of(const std::string& name) { return Oracle(file_of(name)); }
 
 SessionOptions options_of(const std::optional<StreamOptions>& stream, KvType kv = KvType::kF32) {
   SessionOptions options;
@@ -156,7 +153,7 @@ TEST_P(Stream, EveryRowOfTenWindows) {
 
 // Layers 2 and 3 read the caches of layers 0, which has a window, and 1, which streams.
 TEST(Streams, LayersThatShareACache) {
-  const std::string file = file_of("llama"), folder = arch_dir() + "/shared";
+  const std::string file = file_of("llama"), folder = arch_folder("shared");
   const Oracle oracle(file, folder);
   const auto model = load(file, {.threads = 1, .precise = true, .arch_dir = folder});
   ASSERT_EQ(model->info().caches.size(), 2u);

@@ -30,8 +30,10 @@ namespace culet {
 
 using Token = int32_t;
 
+class Model;
+
 struct ModelOptions {
-  int threads = 0;         // 0: one a physical core
+  int threads = 0;         // 0: one a physical core; a drafter computes with its target's
   bool precise = false;    // float32 activations in matrix products instead of int8: slower, closer
   bool fuse = true;        // false: the unfused plan; same bits (CULET_FUSE=off)
   std::string isa{};       // "" = the best this CPU has (CULET_ISA); unknown or unusable: error
@@ -53,6 +55,10 @@ struct ModelOptions {
   // 0: what the system has left; UINT64_MAX: no limit.
   uint64_t memory_limit = 0;
   std::function<void(double)> progress{};  // 0..1 while the model is prepared; may be empty
+  // For a drafter, and only for one: the decoder that it was made for, loaded before it, with the
+  // same arch_dir. The drafter keeps it alive, reads its embedding and its sessions' caches, and
+  // has its tokenizer, context and threads.
+  std::shared_ptr<const Model> target{};
 };
 
 struct LogitBias {
@@ -77,7 +83,9 @@ struct Sampling {
 // What `culet show` prints.
 struct ModelInfo {
   std::string path, architecture, name;
-  std::string kind;  // "decoder": continues texts (Session); "encoder": makes vectors (encode)
+  // "decoder": continues texts (Session); "encoder": makes vectors (encode); "drafter": guesses
+  // tokens for its target (draft).
+  std::string kind;
   std::string arch_origin, arch_sha256;
   uint64_t file_bytes = 0, parameters = 0, tensors = 0;
   std::vector<std::pair<std::string, uint64_t>> tensor_types;  // type name, number of tensors
@@ -184,7 +192,8 @@ uint64_t context_bytes(const Model& model, const SessionOptions& options);
 // bit: not on how they were appended, on forks, rewinds, snapshots or on other sessions.
 class Session {
  public:
-  // kUnsupported: a stream of an architecture that cannot have one, with the reason; an encoder.
+  // kUnsupported: a stream of an architecture that cannot have one, with the reason; an encoder or
+  // a drafter.
   static Result<std::unique_ptr<Session>> make(std::shared_ptr<const Model> model,
                                                const SessionOptions& options);
   virtual ~Session() = default;
@@ -241,6 +250,10 @@ struct BatchItem {
   std::span<const Token> tokens;
   bool logits = true;    // false: the last token's logits are not wanted; logits() is empty
   Session::RowFn row{};  // given: called for every token's logits, as append_each does
+  // Given: called, after `row`, with the hidden row that the logits of a token are made of (the
+  // output `hidden` of the architecture file, behind the last norm): of every token if `row` is
+  // given, else of the last. kUnsupported: the architecture has no such output. kNumeric as logits.
+  Session::RowFn hidden{};
 };
 std::vector<Result<void>> append_batch(std::span<const BatchItem> items,
                                        const Session::Progress& progress = {});
@@ -254,6 +267,26 @@ std::vector<Result<void>> append_batch(std::span<const BatchItem> items,
 Result<std::vector<std::vector<float>>> encode(const Model& model,
                                                std::span<const std::vector<Token>> sequences,
                                                const Session::Progress& progress = {});
+
+// One step of a drafter: what may follow `token`, which in turn may follow the session's tokens.
+//
+// `hidden` is the row behind the guess of `token`, [target's width]: for the first step the
+// target's own (BatchItem::hidden) of the session's last token, from whose logits `token` was
+// drawn; then the step before's. So K tokens are guessed by K calls, the session staying as it is:
+// all of them are computed at the position behind its last token (as the published drafters were
+// trained), whose keys and values nobody has. Appending [token, guesses...] to the session with
+// BatchItem::row then says which guesses hold, and BatchItem::hidden has the row to go on from.
+// Nothing of the session changes. Bits: as a session's, of the drafter, the session and the
+// arguments alone.
+// Errors, before any work: kUnsupported (no drafter, or a stream that it cannot follow),
+// kInvalidArgument (a session of another model than the target, or without tokens; a token outside
+// the vocabulary; a row of another width); later: kNumeric, as Session::append.
+struct Draft {
+  std::vector<float> logits;  // raw, [vocabulary]
+  std::vector<float> hidden;  // the next step's, [target's width]
+};
+Result<Draft> draft(const Model& drafter, const Session& session, Token token,
+                    std::span<const float> hidden);
 
 // Distribution of the next token from raw logits.
 struct Candidate {

@@ -10,7 +10,6 @@
 #include "base/thread_pool.h"
 #include "cache/cache_set.h"
 #include "culet/result.h"
-#include "format/gguf.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
 
@@ -32,10 +31,14 @@ struct Limits {
 
 // One session's consecutive rows in a batch.
 struct Segment {
-  cache::CacheSet* caches;  // null for an encoder
-  int64_t start;            // absolute position of the first row: caches->length(); encoder: 0
+  cache::CacheSet* caches;  // null for encoders and drafters
+  // Absolute position of the first row: the length of caches, or of a drafter's target; encoder: 0.
+  int64_t start;
   std::span<const int32_t> tokens;
   std::span<const int32_t> wanted;  // ascending indices into tokens whose outputs are wanted
+  // A drafter's one row: the target's caches, which are only read, and the target's hidden row.
+  const cache::CacheSet* target = nullptr;
+  std::span<const float> hidden{};
 };
 
 struct Workspace;  // opaque; see executor.cpp
@@ -63,10 +66,10 @@ struct OpCost {
 
 class Executor {
  public:
-  // plan, file and pool outlive the result. Errors: kUnsupported (an op or tensor type this backend
-  // has no kernel for, by name, with the line of the architecture file), kExhausted.
+  // plan, files and pool outlive the result. Errors: kUnsupported (an op or tensor type this
+  // backend has no kernel for, by name, with the line of the architecture file), kExhausted.
   static Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan,
-                                                   const format::GgufFile& file,
+                                                   const plan::Tensors& tensors,
                                                    const kernels::Kernels& kernels,
                                                    base::ThreadPool& pool,
                                                    const PrepareOptions& options);
@@ -104,10 +107,10 @@ class Executor {
   // What prepare() and the workspace of a pass will need, in bytes, without preparing anything.
   struct Memory {
     uint64_t packed = 0, converted = 0;  // the repacked copy; vectors as float32
-    uint64_t mapped = 0;                 // of the file, read while the model runs
+    uint64_t mapped = 0;                 // of the model's file, read while it runs
     uint64_t workspace = 0;              // of one pass
   };
-  static Memory memory(const plan::Plan& plan, const format::GgufFile& file,
+  static Memory memory(const plan::Plan& plan, const plan::Tensors& tensors,
                        const kernels::Kernels& kernels, int threads, const PrepareOptions& options);
 
  private:

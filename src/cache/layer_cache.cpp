@@ -117,7 +117,7 @@ void LayerCache::append_entries(Position first, Position end, uint32_t query,
 }
 
 void LayerCache::view(Position first, Position last, std::vector<kernels::KvEntry>* out) const {
-  CULET_CHECK(first >= start_ && first <= last && last < end());
+  CULET_CHECK(first >= start_ && first <= last + 1 && last < end());
   const Position pinned_end = std::min(start_ + retention_.pinned, last + 1);
   const Position recent = std::max(first_visible(first), pinned_end);
   CULET_CHECK(gap_ == 0 || recent >= (start_block() + pinned_blocks() + gap_) * kRows);

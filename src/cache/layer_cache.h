@@ -63,7 +63,8 @@ class LayerCache {
   // changed.
   Result<void> reserve(Position first, int64_t n);
   KvSlot slot(Position p);  // p inside a reserved range
-  // Appends to *out the entries that any query at a position in [first, last] may see, ascending.
+  // Appends to *out, ascending, the entries up to row `last` that any query from position `first`
+  // on may see: first <= last + 1, for a query may be at the row behind the last (a drafter's).
   // Pinned rows name the pinned query.
   void view(Position first, Position last, std::vector<kernels::KvEntry>* out) const;
   // Rows below `length` are written by every layer; blocks no later row can see are given back.

@@ -21,8 +21,6 @@ namespace culet {
 namespace engine {
 namespace {
 
-constexpr std::string_view kLogits = "logits";
-
 struct Entry {
   const BatchItem* item = nullptr;
   SessionImpl* session = nullptr;
@@ -52,7 +50,7 @@ class Batch {
   bool plan_pass();  // false: nothing is left to do
   void prepare(Entry* e, int64_t rows, int64_t wanted);
   void run_pass(backend::Workspace* workspace);
-  Result<void> read(Entry* e, std::span<const float> output);
+  Result<void> read(Entry* e, std::span<const float> logits, std::span<const float> hidden);
   void undo(Entry* e, const Error& error);
 
   const ModelImpl& model_;
@@ -69,7 +67,7 @@ void Batch::prepare(Entry* e, int64_t rows, int64_t wanted) {
   e->wanted.clear();
   if (e->each()) {
     for (int64_t r = 0; r < e->rows; ++r) e->wanted.push_back(static_cast<int32_t>(r));
-  } else if (end && e->item->logits) {
+  } else if (end && (e->item->logits || e->item->hidden)) {
     e->wanted.push_back(static_cast<int32_t>(e->rows) - 1);
   }
   cache::CacheSet& caches = e->session->timeline().caches;
@@ -111,26 +109,27 @@ void Batch::fail_all(const Error& error) {
     if (e.active) undo(&e, error);
 }
 
-// Checks the logits of the entry's wanted rows, hands them to the caller, and keeps the last.
-Result<void> Batch::read(Entry* e, std::span<const float> output) {
+// Checks the logits of the entry's wanted rows, hands them to the caller, and keeps the last;
+// likewise the hidden rows, of which there are as many if they are asked for.
+Result<void> Batch::read(Entry* e, std::span<const float> logits, std::span<const float> hidden) {
+  const size_t rows = e->wanted.size();
   const auto width = static_cast<size_t>(model_.info().vocabulary);
-  for (size_t i = 0; i < e->wanted.size(); ++i) {
-    const std::span<const float> logits = output.subspan(i * width, width);
+  for (size_t i = 0; i < rows; ++i) {
+    const std::span<const float> row = logits.subspan(i * width, width);
+    const std::span<const float> behind =
+        hidden.subspan(i * (hidden.size() / rows), hidden.size() / rows);
     const int64_t index = e->session->length() + e->done + e->wanted[i];
-    float max = 0;
-    int64_t at = 0;
-    int finite = 0;
-    model_.loaded().kernels.max_index(logits.data(), static_cast<int64_t>(width), &max, &at,
-                                      &finite);
-    if (!finite && !sample::only_suppressed(logits)) {
+    if ((!model_.is_finite(row) && !sample::only_suppressed(row)) ||
+        (!behind.empty() && !model_.is_finite(behind))) {
       return fail(ErrorCode::kNumeric,
                   fmt::format("the logits after token {} are not finite numbers: the model file is "
                               "damaged or its values overflow; compare with --precise",
                               index));
     }
-    if (e->each()) e->item->row(index, logits);
-    if (e->done + e->wanted[i] == e->size() - 1)
-      e->last = std::make_shared<std::vector<float>>(logits.begin(), logits.end());
+    if (e->each()) e->item->row(index, row);
+    if (e->item->hidden) e->item->hidden(index, behind);
+    if (e->item->logits && e->done + e->wanted[i] == e->size() - 1)
+      e->last = std::make_shared<std::vector<float>>(row.begin(), row.end());
   }
   return {};
 }
@@ -148,12 +147,18 @@ void Batch::run_pass(backend::Workspace* workspace) {
     for (Entry* e : pass_) undo(e, ran.error());
     return;
   }
-  const std::span<const float> output = model_.executor().output(*workspace, kLogits);
-  size_t first = 0;
+  const backend::Executor& executor = model_.executor();
+  const auto width = static_cast<size_t>(executor.output_width(kHidden));
+  const auto vocabulary = static_cast<size_t>(model_.info().vocabulary);
+  std::span<const float> logits = executor.output(*workspace, kLogits), hidden;
+  if (width > 0) hidden = executor.output(*workspace, kHidden);
   for (Entry* e : pass_) {
-    const size_t count = e->wanted.size() * static_cast<size_t>(model_.info().vocabulary);
-    const auto read_rows = read(e, output.subspan(first, count));
-    first += count;
+    const size_t rows = e->wanted.size();
+    const auto read_rows =
+        read(e, logits.first(rows * vocabulary),
+             e->item->hidden ? hidden.first(rows * width) : std::span<const float>());
+    logits = logits.subspan(rows * vocabulary);
+    hidden = hidden.subspan(rows * width);
     done_ += e->rows;
     e->done += e->rows;
     if (!read_rows) undo(e, read_rows.error());
@@ -174,6 +179,16 @@ void Batch::run(const Session::Progress& progress) {
       e->active = false;
     }
   }
+}
+
+Result<void> check_item(const SessionImpl& session, const BatchItem& item) {
+  CULET_TRY_VOID(session.check(item.tokens));
+  const ModelImpl& model = session.model_impl();
+  if (!item.hidden || model.executor().output_width(kHidden) > 0) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("hidden rows are asked for, but {} (architecture {}) has no output "
+                          "'hidden'; name it there (output hidden = ...)",
+                          model.info().arch_origin, model.info().architecture));
 }
 
 Result<void> check_batch(std::span<const BatchItem> items) {
@@ -209,7 +224,7 @@ std::vector<Result<void>> append_batch(std::span<const BatchItem> items,
   std::vector<engine::Entry> entries(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
     auto* session = static_cast<engine::SessionImpl*>(items[i].session);  // there are no others
-    results[i] = session->check(items[i].tokens);
+    results[i] = engine::check_item(*session, items[i]);
     entries[i].item = &items[i];
     entries[i].session = session;
     entries[i].result = &results[i];

@@ -18,16 +18,14 @@ namespace culet {
 namespace engine {
 namespace {
 
-constexpr std::string_view kHidden = "hidden";
-
 using Sequences = std::span<const std::vector<Token>>;
 using Rows = std::vector<std::vector<float>>;
 
 Result<void> check_model(const ModelImpl& model) {
   if (model.info().kind != "encoder") {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{} is a {} (architecture {}), which continues texts and makes no "
-                            "vectors of them; use a Session, or take an encoder",
+                fmt::format("{} is a {} (architecture {}), and only encoders make vectors of "
+                            "texts; take one of those",
                             model.info().path, model.info().kind, model.info().architecture));
   }
   if (!model.loaded().executor) {
@@ -72,7 +70,7 @@ Result<void> check_room(const ModelImpl& model, int64_t longest) {
   options.limits.rows = static_cast<int32_t>(longest);
   options.repack = model.info().repacked;
   const backend::Executor::Memory memory = backend::Executor::memory(
-      loaded.compiled.plan, loaded.file, loaded.kernels, model.info().threads, options);
+      loaded.compiled.plan, loaded.tensors(), loaded.kernels, model.info().threads, options);
   // What the system has left is beside the weights, a limit is for all.
   const uint64_t weights =
       loaded.memory_limit == 0 ? 0 : loaded.info.packed_bytes + loaded.info.converted_bytes;
@@ -123,12 +121,7 @@ class Encoding {
       const std::span<const float> own = hidden.first(sequences_[s].size() * width);
       hidden = hidden.subspan(own.size());
       for (size_t r = 0; r < sequences_[s].size(); ++r) {
-        float max = 0;
-        int64_t at = 0;
-        int finite = 0;
-        model_.loaded().kernels.max_index(own.data() + r * width, static_cast<int64_t>(width), &max,
-                                          &at, &finite);
-        if (finite) continue;
+        if (model_.is_finite(own.subspan(r * width, width))) continue;
         return fail(ErrorCode::kNumeric,
                     fmt::format("the row of token {} of sequence {} is not finite: the model file "
                                 "is damaged or its values overflow; compare with --precise",

@@ -35,7 +35,7 @@ bool is_product(OpKind kind) {
 }
 
 const format::TensorInfo* tensor(const model::LoadedModel& model, plan::TensorId id) {
-  return id == plan::kNone ? nullptr : &model.file.tensors()[static_cast<size_t>(id)];
+  return id == plan::kNone ? nullptr : &model.tensors().at(id);
 }
 
 // Of the experts that one row chooses.

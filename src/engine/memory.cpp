@@ -152,8 +152,11 @@ Result<ContextMemory> context_memory(const Model& model, const SessionOptions& g
     memory.payload += bytes.payload, memory.allocated += bytes.allocated;
     memory.most += bytes.in_a_pass;
   };
-  for (const plan::CacheSpec& spec : loaded.compiled.plan.caches)
+  for (const plan::CacheSpec& spec : loaded.compiled.plan.caches) {
+    if (spec.target != plan::kNone)
+      continue;  // a drafter's: it is its target's session that holds it
     add(engine::kind_of(spec, caches), cache::layer_bytes(spec, caches, tokens, pass_rows));
+  }
   for (const plan::StateSpec& spec : loaded.compiled.plan.states) {
     const uint64_t bytes =
         static_cast<uint64_t>(spec.rows) * static_cast<uint64_t>(spec.width) * sizeof(float);

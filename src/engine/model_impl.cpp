@@ -112,6 +112,14 @@ Result<void> ModelImpl::run(backend::Workspace& workspace,
   return executor().run(workspace, batch, costs_);
 }
 
+bool ModelImpl::is_finite(std::span<const float> row) const {
+  float max = 0;
+  int64_t at = 0;
+  int finite = 0;
+  loaded_->kernels.max_index(row.data(), static_cast<int64_t>(row.size()), &max, &at, &finite);
+  return finite != 0;
+}
+
 void ModelImpl::measure_ops(std::span<backend::OpCost> costs) const {
   const std::lock_guard lock(pass_mutex_);
   costs_ = costs;
@@ -120,7 +128,7 @@ void ModelImpl::measure_ops(std::span<backend::OpCost> costs) const {
 std::string ModelImpl::explain() const {
   std::function<std::string(size_t)> note;
   if (loaded_->executor) note = [this](size_t op) { return plan_note(executor(), op); };
-  return plan::explain(loaded_->compiled.plan, loaded_->file, note);
+  return plan::explain(loaded_->compiled.plan, loaded_->tensors(), note);
 }
 
 Result<std::vector<Token>> ModelImpl::tokenize(std::string_view text, bool add_special,
@@ -191,8 +199,10 @@ const ModelImpl& impl(const Model& model) {
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                                                  const ModelOptions& options) {
-  CULET_TRY(auto loaded, model::load(path, options));
-  return std::make_shared<const engine::ModelImpl>(std::move(loaded));
+  const model::LoadedModel* target =
+      options.target ? &engine::impl(*options.target).loaded() : nullptr;
+  CULET_TRY(auto loaded, model::load(path, options, target));
+  return std::make_shared<const engine::ModelImpl>(std::move(loaded), options.target);
 }
 
 std::vector<std::pair<std::string, bool>> instruction_sets() {

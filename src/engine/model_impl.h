@@ -8,12 +8,16 @@
 
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace culet::engine {
 
 class ModelImpl;
+
+constexpr std::string_view kLogits = "logits", kHidden = "hidden";  // outputs of plans
 
 // A workspace borrowed for one call; goes back when it is destroyed. Out of memory: std::bad_alloc.
 class WorkspaceLease {
@@ -32,7 +36,9 @@ class WorkspaceLease {
 // Threads: any number of callers; the two mutexes are never held together or across a callback.
 class ModelImpl final : public Model {
  public:
-  explicit ModelImpl(std::unique_ptr<model::LoadedModel> loaded) : loaded_(std::move(loaded)) {}
+  // target: of a drafter, whose `loaded` refers to it.
+  ModelImpl(std::unique_ptr<model::LoadedModel> loaded, std::shared_ptr<const Model> target)
+      : target_(std::move(target)), loaded_(std::move(loaded)) {}
 
   const ModelInfo& info() const override { return loaded_->info; }
   std::string explain() const override;
@@ -49,6 +55,9 @@ class ModelImpl final : public Model {
 
   const model::LoadedModel& loaded() const { return *loaded_; }
   const backend::Executor& executor() const { return *loaded_->executor; }
+  const Model* target() const { return target_.get(); }
+  // Whether no number of a row is NaN or an infinity.
+  bool is_finite(std::span<const float> row) const;
   // One pass at a time: a second caller waits.
   Result<void> run(backend::Workspace& workspace, std::span<const backend::Segment> batch) const;
   // From now on passes add what their ops take to costs, [ops of the plan]; empty: no more.
@@ -59,6 +68,7 @@ class ModelImpl final : public Model {
   Result<std::vector<chat::Piece>> render(std::span<const Message> messages,
                                           const ChatOptions& options) const;
 
+  std::shared_ptr<const Model> target_;
   std::unique_ptr<model::LoadedModel> loaded_;
   mutable std::mutex pass_mutex_;
   mutable std::span<backend::OpCost> costs_;  // guarded by pass_mutex_

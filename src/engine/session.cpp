@@ -27,6 +27,18 @@ int64_t widest_window(const ModelImpl& model) {
 
 }  // namespace
 
+tl::unexpected<Error> no_sessions(const ModelInfo& model) {
+  return fail(ErrorCode::kUnsupported,
+              model.kind == "encoder"
+                  ? fmt::format("{} is an encoder (architecture {}): it makes vectors of texts and "
+                                "cannot continue them, so it has no sessions; call culet::encode, "
+                                "or use a decoder",
+                                model.path, model.architecture)
+                  : fmt::format("{} is a drafter (architecture {}): it guesses tokens for the "
+                                "sessions of its target and has none of its own; call culet::draft",
+                                model.path, model.architecture));
+}
+
 SessionImpl::SessionImpl(std::shared_ptr<const Model> model, const SessionOptions& options,
                          Timeline timeline)
     : model_(std::move(model)),
@@ -156,13 +168,7 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> mode
     return fail(ErrorCode::kInvalidArgument,
                 "the model was loaded with text_only, so it cannot run; load it without");
   }
-  if (impl.info().kind != "decoder") {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{} is an encoder (architecture {}): it makes vectors of texts and "
-                            "cannot continue them, so it has no sessions; call culet::encode, or "
-                            "use a decoder",
-                            impl.info().path, impl.info().architecture));
-  }
+  if (impl.info().kind != "decoder") return engine::no_sessions(impl.info());
   CULET_TRY(const SessionOptions resolved, engine::resolve_options(impl, options));
   CULET_TRY(const ContextMemory memory, context_memory(*model, resolved));
   CULET_TRY_VOID(model::check_memory(impl.loaded().memory_limit, memory.most,

@@ -64,6 +64,8 @@ class SessionImpl final : public Session {
   Timeline timeline_;
 };
 
+// Why a model that is no decoder has none.
+tl::unexpected<Error> no_sessions(const ModelInfo& model);
 // options with every default filled in. Errors: kInvalidArgument, kUnsupported (no stream).
 Result<SessionOptions> resolve_options(const ModelImpl& model, const SessionOptions& options);
 cache::CacheOptions cache_options(const SessionOptions& options);

@@ -9,6 +9,7 @@
 // sessions rely on (context length).
 #include "model/model.h"
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "model/vocabulary.h"
 #include "quant/tensor_type.h"
@@ -115,20 +116,72 @@ Result<void> check_header(const format::GgufFile& file, const std::string& archi
 
 // ---------------------------------------------------------------- the parts against each other
 
-// The compiler has checked that a decoder has logits and an encoder hidden rows.
-Result<void> check_kind(const plan::Plan& plan) {
-  if (plan.kind == "decoder" || plan.kind == "encoder") return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("the architecture {} is of kind {}, and this version runs only decoders "
-                          "and encoders",
-                          plan.architecture, plan.kind));
+// What a drafter's target must be, besides what the compiler asks of it.
+Result<void> check_target(const ModelOptions& options, const LoadedModel& target) {
+  if (target.info.kind != "decoder") {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("its target {} is of kind {} (architecture {}), and only a decoder can "
+                            "be one; load the drafter with the model that it was made for",
+                            target.info.path, target.info.kind, target.info.architecture));
+  }
+  if (!options.chat_template.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "a drafter renders no conversations; give the chat template to its target");
+  }
+  if (options.text_only) return {};
+  if (!target.executor) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("its target {} was loaded with text_only, so it cannot run; load it "
+                            "without",
+                            target.info.path));
+  }
+  if (options.threads > 0 && options.threads != target.pool->size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a drafter computes with the threads of its target, {0} here, not with "
+                            "{1}; give 0 or {0}",
+                            target.pool->size(), options.threads));
+  }
+  return {};
 }
 
-Result<void> check_vocabulary(const plan::Plan& plan, const format::GgufFile& file,
+// A drafter speaks of its target's tokens: the file may list them, and then they must be the same.
+Result<void> check_target_tokens(const LoadedModel& model) {
+  constexpr const char* kTokens = "tokenizer.ggml.tokens";
+  constexpr const char* kAdvice = "load the drafter with the model that it was made for";
+  const LoadedModel& target = *model.target;
+  const plan::Plan& plan = model.compiled.plan;
+  const int64_t width = plan.values[static_cast<size_t>(plan.output("logits"))].width;
+  if (width != target.info.vocabulary) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("the drafter computes {} logits, but its target {} has a vocabulary of "
+                            "{} tokens; {}",
+                            width, target.info.path, target.info.vocabulary, kAdvice));
+  }
+  const format::MetaValue* own = model.file.find(kTokens);
+  const format::MetaValue* theirs = target.file.find(kTokens);
+  if (own == nullptr) return {};
+  CULET_CHECK(theirs != nullptr);
+  if (own->size() != theirs->size()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("the drafter has a vocabulary of {} tokens, and its target {} one of "
+                            "{}; {}",
+                            own->size(), target.info.path, theirs->size(), kAdvice));
+  }
+  for (uint64_t id = 0; id < own->size(); ++id) {
+    if (own->at(id).as_string() == theirs->at(id).as_string()) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("token {} of the drafter's vocabulary is another one than that of its "
+                            "target {}; {}",
+                            id, target.info.path, kAdvice));
+  }
+  return {};
+}
+
+Result<void> check_vocabulary(const plan::Plan& plan, const plan::Tensors& tensors,
                               int64_t tokens) {
   for (const plan::Op& op : plan.ops) {
     if (op.kind != plan::OpKind::embed || op.attr.by_position || op.attr.by_type) continue;
-    const format::TensorInfo& table = file.tensors()[static_cast<size_t>(op.weights.at(0))];
+    const format::TensorInfo& table = tensors.at(op.weights.at(0));
     if (static_cast<int64_t>(table.dims[1]) != tokens) {
       return fail(ErrorCode::kCorrupt,
                   fmt::format("the vocabulary has {} tokens, but {} has {} rows; the file does not "
@@ -280,8 +333,12 @@ Result<void> choose_kernels(const std::string& isa, kernels::Kernels* table) {
 }
 
 Result<void> start_pool(int threads, LoadedModel* model) {
+  if (model->target && model->target->pool) {
+    model->pool = model->target->pool;
+    return {};
+  }
   try {
-    model->pool = std::make_unique<base::ThreadPool>(threads);
+    model->pool = std::make_shared<base::ThreadPool>(threads);
   } catch (const std::system_error& e) {
     return fail(ErrorCode::kExhausted,
                 fmt::format("the system gives no more threads ({}); ask for fewer", e.what()));
@@ -300,7 +357,7 @@ backend::PrepareOptions prepare_options(const ModelOptions& options, int32_t row
 
 void describe_memory(const ModelOptions& options, int threads, LoadedModel* model) {
   const backend::Executor::Memory memory =
-      backend::Executor::memory(model->compiled.plan, model->file, model->kernels, threads,
+      backend::Executor::memory(model->compiled.plan, model->tensors(), model->kernels, threads,
                                 prepare_options(options, model->pass_rows));
   ModelInfo& info = model->info;
   info.threads = threads;
@@ -337,12 +394,13 @@ Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
       options.progress(all ? static_cast<double>(done) / static_cast<double>(all) : 1.0);
     };
   }
-  CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->file,
+  CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->tensors(),
                                                         model->kernels, *model->pool, prepare));
   return {};
 }
 
 Result<int64_t> plan_context(const ModelOptions& options, const LoadedModel& model) {
+  if (model.target) return model.target->context;
   if (options.context > 0) return options.context;
   CULET_TRY(const auto trained,
             int_key(model.file, model.info.architecture + ".context_length", 1, INT32_MAX));
@@ -354,26 +412,45 @@ Result<void> read_plan(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY_VOID(check_header(model->file, model->info.architecture));
   CULET_TRY(model->context, plan_context(options, *model));
   CULET_TRY(const plan::ArchLibrary library, plan::ArchLibrary::open(options.arch_dir));
-  const plan::CompileOptions compile{
+  plan::CompileOptions compile{
       .precise = options.precise, .fuse = options.fuse, .context = model->context};
+  if (model->target) {
+    compile.target = &model->target->file;
+    compile.target_plan = &model->target->compiled.plan;
+  }
   CULET_TRY(model->compiled, plan::compile(library, model->file, compile));
-  return check_kind(model->compiled.plan);
+  return {};
+}
+
+// A drafter has no text of its own.
+Result<void> share_text(LoadedModel* model) {
+  CULET_TRY_VOID(check_target_tokens(*model));
+  model->tokenizer = model->target->tokenizer;
+  model->info.vocabulary = model->target->info.vocabulary;
+  return check_vocabulary(model->compiled.plan, model->tensors(), model->info.vocabulary);
 }
 
 Result<void> read_text(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY(const text::Vocabulary vocabulary, read_vocabulary(model->file));
   CULET_TRY(model->tokenizer, text::Tokenizer::make(vocabulary));
   model->info.vocabulary = model->tokenizer->size();
-  CULET_TRY_VOID(check_vocabulary(model->compiled.plan, model->file, model->tokenizer->size()));
+  CULET_TRY_VOID(
+      check_vocabulary(model->compiled.plan, model->tensors(), model->tokenizer->size()));
   return read_chat_template(options.chat_template, model);
 }
 
+int32_t pass_rows(const ModelOptions& options, const LoadedModel& model) {
+  if (model.target) return 1;
+  return options.pass_rows > 0 ? options.pass_rows : backend::Limits{}.rows;
+}
+
 Result<void> read(const ModelOptions& options, LoadedModel* model) {
+  if (model->target) CULET_TRY_VOID(check_target(options, *model->target));
   CULET_TRY_VOID(read_plan(options, model));
-  CULET_TRY_VOID(read_text(options, model));
+  CULET_TRY_VOID(model->target ? share_text(model) : read_text(options, model));
   CULET_TRY_VOID(choose_kernels(options.isa, &model->kernels));
   CULET_TRY_VOID(start_pool(options.threads, model));
-  model->pass_rows = options.pass_rows > 0 ? options.pass_rows : backend::Limits{}.rows;
+  model->pass_rows = pass_rows(options, *model);
   describe_memory(options, model->pool->size(), model);
   if (options.text_only) {
     model->pool.reset();
@@ -405,10 +482,12 @@ Result<void> check_memory(uint64_t limit, uint64_t bytes, const std::string& wha
                           most >> 20, advice));
 }
 
-Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options) {
+Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options,
+                                          const LoadedModel* target) {
   CULET_TRY_VOID(check_options(options));
   try {
     auto model = std::make_unique<LoadedModel>();
+    model->target = target;
     CULET_TRY(model->file, about(path, format::GgufFile::open(path)));
     model->info.path = path;
     model->memory_limit = options.memory_limit;

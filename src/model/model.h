@@ -27,9 +27,10 @@ constexpr int64_t kDefaultContext = 4096;  // where nobody asks for one and the 
 // Members are in order of need: each refers only to those above it, so they go in reverse.
 struct LoadedModel {
   format::GgufFile file;
+  const LoadedModel* target = nullptr;  // of a drafter; its owner keeps it alive
   plan::Compiled compiled;
   kernels::Kernels kernels{};
-  std::unique_ptr<base::ThreadPool> pool;       // none when text_only
+  std::shared_ptr<base::ThreadPool> pool;       // none when text_only; a drafter: its target's
   std::unique_ptr<backend::Executor> executor;  // none when text_only
   std::shared_ptr<const text::Tokenizer> tokenizer;
   uint64_t memory_limit = 0;  // ModelOptions'
@@ -40,6 +41,8 @@ struct LoadedModel {
   std::shared_ptr<const chat::ChatTemplate> chat;
   std::string chat_error;
   ModelInfo info;
+
+  plan::Tensors tensors() const { return {file, target ? &target->file : nullptr}; }
 };
 
 // kExhausted "... needs X, ... Y": when `bytes` are more than the limit
@@ -47,6 +50,8 @@ struct LoadedModel {
 Result<void> check_memory(uint64_t limit, uint64_t bytes, const std::string& what,
                           const std::string& advice);
 
-Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options);
+// target: the model of options.target, which outlives the result; null: none.
+Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOptions& options,
+                                          const LoadedModel* target);
 
 }  // namespace culet::model

@@ -6,6 +6,7 @@
 #include "plan/facts.h"
 #include "plan/graph.h"
 #include "plan/passes.h"
+#include "plan/report.h"
 
 #include <fmt/format.h>
 
@@ -34,6 +35,10 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+std::string sha256_of(const std::string& text) {
+  return base::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
+}
+
 // A drafter's target, compiled far enough to read its facts, outputs and caches.
 struct Target {
   ArchFile arch;
@@ -42,12 +47,21 @@ struct Target {
 };
 
 Result<std::unique_ptr<Target>> load_target(const ArchLibrary& library,
-                                            const format::GgufFile& model) {
+                                            const CompileOptions& options) {
+  const format::GgufFile& model = *options.target;
   auto t = std::make_unique<Target>();
   CULET_TRY(std::string name, architecture_of(model));
   CULET_TRY(const ArchText* text, library.find(name));
   CULET_TRY(t->arch, parse_arch(library, *text));
-  t->facts = std::make_unique<Facts>(t->arch, model, 0, nullptr);
+  if (options.target_plan &&
+      sha256_of(flattened_text(t->arch)) != options.target_plan->source_sha256)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the target model {} was loaded with another text of {} than the one "
+                            "there is now ({}); load both models with the same folder of "
+                            "architecture files",
+                            model.name(), t->arch.files.back().name, text->origin));
+  const int64_t context = options.context > 0 ? options.context : trained_context(model);
+  t->facts = std::make_unique<Facts>(t->arch, model, context, nullptr);
   CULET_TRY(GraphResult graph, build_graph(*t->facts, {}));
   t->plan = std::move(graph.plan);
   return t;
@@ -68,11 +82,9 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   CULET_TRY(ArchFile arch, parse_arch(library, text));
   std::unique_ptr<Target> target;
   if (options.target) {
-    CULET_TRY(target, load_target(library, *options.target));
+    CULET_TRY(target, load_target(library, options));
   }
-  int64_t trained = 0;
-  if (const format::MetaValue* c = model.find(name + ".context_length"))
-    trained = c->as_int().value_or(0);
+  const int64_t trained = trained_context(model);
   const int64_t context = options.context > 0 ? options.context : trained;
   Facts facts(arch, model, context, target ? target->facts.get() : nullptr);
   CULET_TRY(
@@ -87,11 +99,11 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   out.plan.architecture = name;
   const std::string flat = flattened_text(arch);
   out.plan.source = lines_of(flat);
-  out.plan.source_sha256 = base::sha256_hex(std::as_bytes(std::span(flat.data(), flat.size())));
+  out.plan.source_sha256 = sha256_of(flat);
   pin_queries(&out.plan);
   select_rows(&out.plan);
   remove_dead(&out.plan);
-  if (!options.precise) insert_quantize(&out.plan, model, options.target);
+  if (!options.precise) insert_quantize(&out.plan, {model, options.target});
   if (options.fuse) fuse(&out.plan);
   assign(&out.plan);
   verify(out.plan);

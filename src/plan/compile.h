@@ -39,9 +39,12 @@ class ArchLibrary {
 };
 
 struct CompileOptions {
-  bool precise = false;                      // no int8 activations: products take float rows
-  bool fuse = true;                          // false: the unfused plan (same bits)
-  const format::GgufFile* target = nullptr;  // a drafter's target model
+  bool precise = false;  // no int8 activations: products take float rows
+  bool fuse = true;      // false: the unfused plan (same bits)
+  // A drafter's target model, and the plan that it runs, if it does: its caches must be those that
+  // the drafter finds in the architecture file.
+  const format::GgufFile* target = nullptr;
+  const Plan* target_plan = nullptr;
   // Stops after the checks: ops without a kernel in this version are fine (tests, `arch check`).
   bool check_only = false;
   int64_t context = 0;  // session.context in facts; 0 = the model's own
@@ -63,7 +66,7 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& arch,
 
 // The plan as text, one op a line, beside the line of the architecture file it comes from.
 // note(op index) adds what the backend knows (kernel name, bytes); may be empty.
-std::string explain(const Plan& plan, const format::GgufFile& model,
+std::string explain(const Plan& plan, const Tensors& tensors,
                     const std::function<std::string(size_t)>& note);
 
 }  // namespace culet::plan

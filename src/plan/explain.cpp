@@ -16,15 +16,16 @@ std::string value_text(const Plan& plan, ValueId id) {
                      dims, v.form == Form::kQuantized ? " int8" : "", v.offset);
 }
 
-std::string weights_text(const Op& op, const format::GgufFile& model) {
+std::string weights_text(const Op& op, const Tensors& tensors) {
   std::string out;
   for (TensorId t : op.weights) {
-    if (t == kNone || static_cast<size_t>(t) >= model.tensors().size()) continue;
-    const format::TensorInfo& w = model.tensors()[static_cast<size_t>(t)];
+    if (t == kNone) continue;
+    const format::TensorInfo& w = tensors.at(t);
     std::string dims;
     for (int d = 0; d < w.n_dims; ++d)
       dims += fmt::format("{}{}", d ? "," : "", w.dims[static_cast<size_t>(d)]);
-    out += fmt::format(" {}{{{}}} {}", w.name, dims, quant::type_info(w.type).name);
+    out += fmt::format(" {}{}{{{}}} {}", Tensors::of_target(t) ? "target." : "", w.name, dims,
+                       quant::type_info(w.type).name);
   }
   return out;
 }
@@ -87,7 +88,7 @@ std::string attributes_text(const Plan& plan, const Op& op) {
   return out;
 }
 
-std::string explain(const Plan& plan, const format::GgufFile& model,
+std::string explain(const Plan& plan, const Tensors& tensors,
                     const std::function<std::string(size_t)>& note) {
   std::string out = fmt::format(
       "architecture {} ({}), {} layers, {} operations, arena {} bytes a row + {} a wanted row, "
@@ -109,7 +110,7 @@ std::string explain(const Plan& plan, const format::GgufFile& model,
     for (ValueId v : op.in) ins += (ins.empty() ? "" : ", ") + value_text(plan, v);
     for (ValueId v : op.out) outs += (outs.empty() ? "" : ", ") + value_text(plan, v);
     out += fmt::format("        {}{}{}({}){}{}", outs, outs.empty() ? "" : " = ", op_name(op.kind),
-                       ins, weights_text(op, model), attributes_text(plan, op));
+                       ins, weights_text(op, tensors), attributes_text(plan, op));
     if (note) {
       const std::string n = note(k);
       if (!n.empty()) out += "  | " + n;

@@ -24,11 +24,15 @@ namespace {
 using Kind = Expr::Kind;
 constexpr size_t kMaxOps = 1 << 17;  // the largest real models stay below a tenth of this
 constexpr size_t kMaxRopes = 1024;
+constexpr std::string_view kHandedOver = "hidden";  // the target's output that a drafter is given
 
 class Builder {
  public:
   Builder(Facts& facts, const TargetPlan& target)
-      : facts_(facts), arch_(facts.arch()), target_(target) {}
+      : facts_(facts),
+        arch_(facts.arch()),
+        target_(target),
+        tensors_(facts.model(), target.facts ? &target.facts->model() : nullptr) {}
 
   Result<GraphResult> run() {
     CULET_TRY(int64_t layers, facts_.layers());
@@ -57,34 +61,75 @@ class Builder {
   // ---- checks before and after
 
   Result<void> check_externs() {
+    const Place place = arch_.externs.empty() ? Place{last_file(), 1, 1} : arch_.externs[0].place;
     if (arch_.kind == "drafter" && !target_.plan)
-      return error({last_file(), 1, 1}, "this is a drafter; attach it to its target model",
+      return error(place,
+                   "this is a drafter: it guesses the next tokens of the model that it was made "
+                   "for, its target, and runs only beside it; run that model instead, or load the "
+                   "drafter with it (ModelOptions::target)",
+                   ErrorCode::kUnsupported);
+    if (arch_.kind != "drafter" && target_.plan)
+      return error(place,
+                   fmt::format("this is of kind {} and reads no other model; load it without a "
+                               "target",
+                               arch_.kind),
                    ErrorCode::kUnsupported);
     for (const ExternDecl& e : arch_.externs) CULET_TRY_VOID(check_extern(e));
     return {};
   }
 
+  // Something that an extern line names is not there.
+  tl::unexpected<Error> not_in_target(const ExternDecl& e, std::string_view what) const {
+    return error(e.place,
+                 fmt::format("the target model {} (architecture {}) has no {}, which this drafter "
+                             "reads; load the drafter with the model that it was made for",
+                             target_.facts->model().name(), target_.plan->architecture, what),
+                 ErrorCode::kUnsupported);
+  }
+
   Result<void> check_extern(const ExternDecl& e) {
     if (!target_.plan) return error(e.place, "only 'kind drafter' has a target model to read from");
     for (const std::string& f : e.facts)
-      if (!target_.facts->let(f))
-        return error(e.place, fmt::format("the target's architecture has no fact '{}'", f));
+      if (!target_.facts->let(f)) return not_in_target(e, fmt::format("fact '{}'", f));
+    for (const std::string& c : e.caches)
+      if (!cache_decl(target_.facts->arch(), c))
+        return not_in_target(e, fmt::format("cache '{}'", c));
     for (const std::string& v : e.values) {
       const bool tensor =
           target_.facts->find_tensor(target_.facts->tensor_name(v, false, -1)) != kNone;
-      if (!tensor && target_.plan->output(v) == kNone)
-        return error(e.place, fmt::format("the target has neither a tensor nor an output '{}'", v));
+      if (!tensor && !is_target_value("target." + v))
+        return not_in_target(e, fmt::format("tensor or output '{}'", v));
     }
     return {};
   }
 
   // What the engine asks each kind of model for.
   Result<void> check_outputs(const Block& model) {
-    const std::string_view needed = arch_.kind == "encoder" ? "hidden" : "logits";
-    if (plan_.output(needed) != kNone) return {};
-    return error(model.place, fmt::format("a model of kind {} needs the output '{}'; write: output "
-                                          "{} = ...",
-                                          arch_.kind, needed, needed));
+    static constexpr struct {
+      std::string_view kind, output;
+    } kNeeded[] = {
+        {"decoder", "logits"}, {"encoder", "hidden"}, {"drafter", "logits"}, {"drafter", "hidden"}};
+    for (const auto& needed : kNeeded) {
+      if (needed.kind != arch_.kind || plan_.output(needed.output) != kNone) continue;
+      return error(model.place, fmt::format("a model of kind {} needs the output '{}'; write: "
+                                            "output {} = ...",
+                                            arch_.kind, needed.output, needed.output));
+    }
+    return arch_.kind == "drafter" ? check_next_row(model) : Result<void>();
+  }
+
+  // A drafter's hidden row is what its next step takes in place of the target's.
+  Result<void> check_next_row(const Block& model) {
+    const ValueId theirs = target_.plan->output(kHandedOver);
+    const int32_t wanted =
+        theirs == kNone ? 0 : target_.plan->values[static_cast<size_t>(theirs)].width;
+    const int32_t width = at(plan_.output("hidden")).width;
+    if (width == wanted) return {};
+    return error(model.place,
+                 fmt::format("the output 'hidden' has {} numbers, but a step of this drafter takes "
+                             "{}, as the target's has; make it that wide",
+                             width, wanted),
+                 ErrorCode::kUnsupported);
   }
 
   // ---- statements
@@ -164,7 +209,7 @@ class Builder {
     if (arch_.kind != "decoder")
       return error(s.place, fmt::format("a model of kind {} keeps no cache; only a decoder appends",
                                         arch_.kind));
-    const CacheDecl* decl = cache_decl(s.names[0]);
+    const CacheDecl* decl = cache_decl(arch_, s.names[0]);
     if (!decl) return error(s.place, fmt::format("there is no cache '{}'", s.names[0]));
     if (caches_.count({decl->name, layer_}))
       return error(s.place, fmt::format("cache '{}' is appended twice in this layer", decl->name));
@@ -186,8 +231,8 @@ class Builder {
 
   // ---- caches
 
-  const CacheDecl* cache_decl(std::string_view name) const {
-    for (const CacheDecl& c : arch_.caches)
+  static const CacheDecl* cache_decl(const ArchFile& arch, std::string_view name) {
+    for (const CacheDecl& c : arch.caches)
       if (c.name == name) return &c;
     return nullptr;
   }
@@ -220,6 +265,13 @@ class Builder {
     for (const Op& op : target_.plan->ops) {
       if (op.kind != OpKind::attend || op.layer != layer || op.attr.cache == kNone) continue;
       CacheSpec spec = target_.plan->caches[static_cast<size_t>(op.attr.cache)];
+      if (spec.name != d.name) continue;
+      if (spec.policy == CachePolicy::kWindow && spec.window < 2)
+        return error(d.place,
+                     fmt::format("layer {} of the target keeps one row, and a drafter's own row is "
+                                 "not in it, so there is nothing to read",
+                                 layer),
+                     ErrorCode::kUnsupported);
       spec.target = op.attr.cache;
       spec.name = "target." + spec.name;
       for (size_t k = 0; k < plan_.caches.size(); ++k)
@@ -227,7 +279,7 @@ class Builder {
       plan_.caches.push_back(spec);
       return static_cast<int32_t>(plan_.caches.size()) - 1;
     }
-    return error(d.place, fmt::format("layer {} of the target reads no cache", layer));
+    return error(d.place, fmt::format("layer {} of the target reads no cache '{}'", layer, d.name));
   }
 
   // ---- values
@@ -250,13 +302,10 @@ class Builder {
   }
 
   void use(TensorId t) {
-    if (t != kNone && t < kTargetTensor) used_[static_cast<size_t>(t)] = true;
+    if (t != kNone && !Tensors::of_target(t)) used_[static_cast<size_t>(t)] = true;
   }
   const format::TensorInfo* info(TensorId t) const {
-    if (t == kNone) return nullptr;
-    if (t >= kTargetTensor)
-      return &facts_.target()->model().tensors()[static_cast<size_t>(t - kTargetTensor)];
-    return &facts_.model().tensors()[static_cast<size_t>(t)];
+    return t == kNone ? nullptr : &tensors_.at(t);
   }
 
   // Completes the call from the op, asks the shape rule, makes the results.
@@ -307,7 +356,8 @@ class Builder {
   }
 
   bool is_target_value(std::string_view n) const {
-    return target_.plan && n.rfind("target.", 0) == 0 && target_.plan->output(n.substr(7)) != kNone;
+    return target_.plan && n.rfind("target.", 0) == 0 && n.substr(7) == kHandedOver &&
+           target_.plan->output(kHandedOver) != kNone;
   }
 
   Result<ValueId> value(const Expr& e) {
@@ -358,7 +408,7 @@ class Builder {
     if (const auto v = scope_.find(e.text); v != scope_.end())
       return std::vector<ValueId>{v->second};
     if (is_target_value(e.text)) {
-      const ValueId theirs = target_.plan->output(std::string_view(e.text).substr(7));
+      const ValueId theirs = target_.plan->output(kHandedOver);
       const Value& t = target_.plan->values[static_cast<size_t>(theirs)];
       Op op;
       op.kind = OpKind::input;
@@ -628,17 +678,19 @@ class Builder {
   Result<void> cache_or_pair(const Expr& e, Op* op, ShapeCall* call, CacheSpec* cache) {
     if (e.kind == Kind::kTuple) {
       if (e.kids.size() != 2) return error(e.place, "attention without a cache takes (k, v)");
-      if (arch_.kind == "decoder")
-        return error(e.place,
-                     "a decoder attends over a cache, so that earlier steps are seen; "
-                     "append k, v to one and name it here");
+      if (arch_.kind != "encoder")
+        return error(e.place, fmt::format("a {} attends over a cache, so that earlier steps are "
+                                          "seen; {} and name it here",
+                                          arch_.kind,
+                                          arch_.kind == "drafter" ? "take the target's"
+                                                                  : "append k, v to one"));
       for (const ExprPtr& kid : e.kids) {
         CULET_TRY(ValueId v, value(*kid));
         op->in.push_back(v);
       }
       return {};
     }
-    const CacheDecl* d = e.kind == Kind::kName ? cache_decl(e.text) : nullptr;
+    const CacheDecl* d = e.kind == Kind::kName ? cache_decl(arch_, e.text) : nullptr;
     if (!d) return error(e.place, "a cache's name or (k, v) is needed here");
     if (layer_ < 0) return error(e.place, "attention over a cache belongs into the layer block");
     CULET_TRY(op->attr.cache, cache_to_read(*d, e.place));
@@ -777,6 +829,7 @@ class Builder {
   Facts& facts_;
   const ArchFile& arch_;
   TargetPlan target_;
+  Tensors tensors_;
   Plan plan_;
   std::vector<std::string> warnings_;
   std::vector<bool> used_;

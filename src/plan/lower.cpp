@@ -1,7 +1,6 @@
 // Takes the graph of an architecture, makes explicit what every backend needs to know: the second
 // query that pinned keys of a stream see, where rows are dropped, and where activations become
 // int8.
-#include "base/check.h"
 #include "plan/passes.h"
 
 #include <algorithm>
@@ -137,14 +136,13 @@ void select_rows(Plan* plan) {
     std::move(part->begin(), part->end(), std::back_inserter(plan->ops));
 }
 
-void insert_quantize(Plan* plan, const format::GgufFile& model, const format::GgufFile* target) {
-  const auto type = [&](TensorId t) {
-    if (t < kTargetTensor) return model.tensors()[static_cast<size_t>(t)].type;
-    CULET_CHECK(target != nullptr);
-    return target->tensors()[static_cast<size_t>(t - kTargetTensor)].type;
+void insert_quantize(Plan* plan, const Tensors& tensors) {
+  const auto integer = [&](TensorId t) {
+    return t != kNone && integer_weights(tensors.at(t).type);
   };
-  const auto integer = [&](TensorId t) { return t != kNone && integer_weights(type(t)); };
-  const auto floating = [&](TensorId t) { return t != kNone && !integer_weights(type(t)); };
+  const auto floating = [&](TensorId t) {
+    return t != kNone && !integer_weights(tensors.at(t).type);
+  };
   std::vector<Op> out;
   std::vector<ValueId> quantized(plan->values.size(), kNone);  // of each float value, once made
   const auto quantized_input = [&](const Op& op) {

@@ -1,7 +1,6 @@
 // The passes between the graph and the finished plan, in the order compile() runs them.
 #pragma once
 
-#include "format/gguf.h"
 #include "plan/plan.h"
 
 namespace culet::plan {
@@ -16,7 +15,7 @@ void pin_queries(Plan* plan);
 void select_rows(Plan* plan);
 
 // Inserts quantize before products with integer weights, once a value.
-void insert_quantize(Plan* plan, const format::GgufFile& model, const format::GgufFile* target);
+void insert_quantize(Plan* plan, const Tensors& tensors);
 
 // Replaces known runs of ops by fused ones that do the same roundings in the same order. The table
 // of patterns is in fuse.cpp. Returns how many runs were fused.

@@ -24,6 +24,24 @@ using TensorId = int32_t;  // index into GgufFile::tensors()
 constexpr int32_t kNone = -1;
 constexpr TensorId kTargetTensor = 1 << 24;  // added to ids of a drafter's target model's tensors
 
+// What the ids of a plan mean: tensors of the model's file, and for a drafter of its target's.
+class Tensors {
+ public:
+  Tensors(const format::GgufFile& file, const format::GgufFile* target = nullptr)
+      : file_(&file), target_(target) {}
+
+  const format::GgufFile& file() const { return *file_; }  // the model's
+  static bool of_target(TensorId id) { return id >= kTargetTensor; }
+  const format::GgufFile& file_of(TensorId id) const { return of_target(id) ? *target_ : *file_; }
+  const format::TensorInfo& at(TensorId id) const {
+    return file_of(id).tensors()[static_cast<size_t>(of_target(id) ? id - kTargetTensor : id)];
+  }
+
+ private:
+  const format::GgufFile* file_;
+  const format::GgufFile* target_;
+};
+
 enum class OpKind : uint8_t {
 #define CULET_OP(name, ...) name,
 #include "plan/ops.def"

@@ -145,10 +145,10 @@ inline Result<Compiled> compile_text_of(const std::string& text, const format::G
   return compile_text(builtin(), ArchText{"test", text, "test.arch"}, model, options);
 }
 
-// tests/arch/NAME.arch, or the built-in file.
 inline ArchText arch_file(const std::string& name) {
-  if (const ArchText* own = builtin().by_file_name(name)) return *own;
-  return {name, read_text(data("arch/" + name + ".arch")), name + ".arch"};
+  const ArchText* file = builtin().by_file_name(name);
+  EXPECT_NE(file, nullptr) << name;
+  return file ? *file : ArchText{};
 }
 
 inline std::string replace_line(std::string text, const std::string& from, const std::string& to) {

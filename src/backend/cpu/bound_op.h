@@ -115,9 +115,13 @@ struct Step {
   }
 };
 
+// The caches that a segment's rows read; null for an encoder.
+inline const cache::CacheSet* caches_of(const Segment& segment) {
+  return segment.target != nullptr ? segment.target : segment.caches;
+}
 // Whether a segment's session follows an endless stream.
 inline bool streams(const Segment& segment) {
-  return segment.caches != nullptr && segment.caches->options().stream.has_value();
+  return caches_of(segment) != nullptr && caches_of(segment)->options().stream.has_value();
 }
 
 // Work below this many floats (or as much in other units) stays on the calling thread: waking
@@ -142,15 +146,13 @@ void for_rows(const Step& step, int64_t rows, int64_t cost, F&& fn) {
 // What binding an op may look at.
 struct Binder {
   const plan::Plan& plan;
-  const format::GgufFile& file;
+  plan::Tensors tensors;
   const kernels::Kernels& kernels;
   const Weights& weights;
   bool repack = true;
 
   Slot slot(plan::ValueId id) const;
-  const format::TensorInfo& tensor(plan::TensorId id) const {
-    return file.tensors()[static_cast<size_t>(id)];
-  }
+  const format::TensorInfo& tensor(plan::TensorId id) const { return tensors.at(id); }
 };
 
 // The error "this backend has no kernel for ..." with the op's place in the architecture file.

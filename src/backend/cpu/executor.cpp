@@ -97,7 +97,7 @@ uint64_t Executor::workspace_bytes() const { return impl_->workspace_bytes(); }
 int64_t Executor::positions() const { return impl_->program.positions; }
 
 Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
-                                                    const format::GgufFile& file,
+                                                    const plan::Tensors& tensors,
                                                     const kernels::Kernels& kernels,
                                                     base::ThreadPool& pool,
                                                     const PrepareOptions& options) {
@@ -113,12 +113,12 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   base::set_float_mode();
   auto impl = std::make_unique<Impl>();
   impl->plan = &plan;
-  impl->file = &file;
+  impl->file = &tensors.file();
   impl->kernels = &kernels;
   impl->pool = &pool;
   impl->limits = limits;
-  CULET_TRY(impl->weights, Weights::load(plan, file, pool, options.repack, options.progress));
-  const Binder binder{plan, file, kernels, impl->weights, options.repack};
+  CULET_TRY(impl->weights, Weights::load(plan, tensors, pool, options.repack, options.progress));
+  const Binder binder{plan, tensors, kernels, impl->weights, options.repack};
   CULET_TRY(impl->program, bind(binder));
   impl->scratch = scratch_bytes(binder, limits.rows);
   impl->shared = shared_bytes(binder, limits.rows, pool.size());
@@ -126,12 +126,12 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
 
-Executor::Memory Executor::memory(const plan::Plan& plan, const format::GgufFile& file,
+Executor::Memory Executor::memory(const plan::Plan& plan, const plan::Tensors& tensors,
                                   const kernels::Kernels& kernels, int threads,
                                   const PrepareOptions& options) {
-  const Weights::Sizes sizes = Weights::sizes(plan, file, options.repack);
+  const Weights::Sizes sizes = Weights::sizes(plan, tensors, options.repack);
   const Weights none;
-  const Binder binder{plan, file, kernels, none, options.repack};
+  const Binder binder{plan, tensors, kernels, none, options.repack};
   int64_t tables = 0;
   for (const plan::RopeSpec& rope : plan.ropes) tables += 2 * rope.dims * 4;
   const int64_t rows = options.limits.rows;
@@ -180,8 +180,10 @@ Result<void> Executor::Impl::check(std::span<const Segment> batch) const {
   for (const Segment& segment : batch) {
     rows += static_cast<int64_t>(segment.tokens.size());
     wanted += static_cast<int64_t>(segment.wanted.size());
-    CULET_CHECK(segment.caches != nullptr ? segment.start == segment.caches->length()
-                                          : plan->caches.empty() && plan->states.empty());
+    const cache::CacheSet* caches = caches_of(segment);
+    CULET_CHECK(caches != nullptr ? segment.start == caches->length()
+                                  : plan->caches.empty() && plan->states.empty());
+    CULET_CHECK(segment.target == nullptr || segment.tokens.size() == 1);
     int32_t last = -1;
     for (int32_t w : segment.wanted) {
       CULET_CHECK(w > last && static_cast<size_t>(w) < segment.tokens.size());
@@ -239,7 +241,7 @@ void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const
     for (int32_t r = 0; r < count; ++r) {
       const int64_t p = segment.start + r;
       add(kAll, p, first + r);
-      w->pinned_positions.push_back(streams(segment) ? segment.caches->pinned_position(p) : p);
+      w->pinned_positions.push_back(streams(segment) ? caches_of(segment)->pinned_position(p) : p);
     }
     for (int32_t r : segment.wanted) add(kWanted, segment.start + r, first + r);
   }

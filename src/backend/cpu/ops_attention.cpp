@@ -233,7 +233,7 @@ class Attend {
 
  private:
   const cache::LayerCache& cache(size_t s) const {
-    return step_.batch[s].caches->at(op_.attr.cache);
+    return caches_of(step_.batch[s])->at(op_.attr.cache);
   }
   const SegmentRows& rows(size_t s) const { return step_.segments[set_][s]; }
   cache::Visibility visibility(size_t s) const {
@@ -414,9 +414,9 @@ void run_attend(const BoundOp& op, Step& step) {
     const int64_t* positions = step.positions[set] + rows.first;
     const size_t first = step.entries->size();
     if (rows.count > 0) {
-      step.batch[s]
-          .caches->at(op.attr.cache)
-          .view(positions[0], positions[rows.count - 1], step.entries);
+      // A drafter's row has no key of its own.
+      const int64_t last = positions[rows.count - 1] - (step.batch[s].target != nullptr ? 1 : 0);
+      caches_of(step.batch[s])->at(op.attr.cache).view(positions[0], last, step.entries);
     }
     step.attend_segments->push_back({first, step.entries->size() - first});
   }
@@ -470,6 +470,7 @@ Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
               out->out[0].width == a.heads * a.value_dim);
   CULET_CHECK(out->in.size() == 1 || (out->in.size() == 2 && out->in[1].width == out->in[0].width &&
                                       out->in[1].rows == out->in[0].rows));
+  if (spec.target != plan::kNone) out->attr.cache = spec.target;
   out->fn = run_attend;
   return {};
 }

@@ -1,4 +1,4 @@
-// Ops that work row by row: embed and gather, norms, rope, arithmetic, activations, softmax,
+// Ops that work row by row: embed and gather, input, norms, rope, arithmetic, activations, softmax,
 // matmul, quantize, and the copies (concat, split, slice, view_layer, select_rows).
 //
 // One row of a small model is a few microseconds of work, so it stays on the calling thread; many
@@ -66,6 +66,23 @@ Result<void> bind_embed(const Binder& b, const plan::Op& op, BoundOp* out) {
   CULET_CHECK(out->out[0].rows == plan::RowSet::kAll);
   CULET_CHECK(static_cast<int64_t>(out->rows_of->dims[0]) == out->out[0].width);
   out->fn = run_embed;
+  return {};
+}
+
+// ---------------------------------------------------------------- input
+
+void run_input(const BoundOp& op, Step& step) {
+  float* out = step.floats(op.out[0]);
+  for (const Segment& segment : step.batch) {
+    CULET_CHECK(segment.hidden.size() ==
+                segment.tokens.size() * static_cast<size_t>(op.out[0].width));
+    out = std::copy(segment.hidden.begin(), segment.hidden.end(), out);
+  }
+}
+
+Result<void> bind_input(const Binder&, const plan::Op&, BoundOp* out) {
+  CULET_CHECK(out->out[0].rows == plan::RowSet::kAll && out->out[0].form == Form::kF32);
+  out->fn = run_input;
   return {};
 }
 
@@ -566,7 +583,7 @@ constexpr OpEntry kOps[] = {
     {OpKind::slice, bind_copy, nullptr},        {OpKind::view_layer, bind_copy, nullptr},
     {OpKind::row_mean, bind_copy, nullptr},     {OpKind::select_rows, bind_copy, nullptr},
     {OpKind::sqrt, bind_sqrt, nullptr},         {OpKind::softmax, bind_softmax, nullptr},
-    {OpKind::matmul, bind_matmul, nullptr},
+    {OpKind::matmul, bind_matmul, nullptr},     {OpKind::input, bind_input, nullptr},
 };
 
 }  // namespace

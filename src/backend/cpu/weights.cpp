@@ -146,53 +146,53 @@ Result<void> check_product(const format::TensorInfo& tensor) {
 
 }  // namespace
 
-Weights::Sizes Weights::sizes(const plan::Plan& plan, const format::GgufFile& file, bool repack) {
+Weights::Sizes Weights::sizes(const plan::Plan& plan, const plan::Tensors& tensors, bool repack) {
   const Roles roles = roles_of(plan);
-  const auto tensor = [&](TensorId id) -> const format::TensorInfo& {
-    return file.tensors()[static_cast<size_t>(id)];
-  };
   Sizes sizes;
-  for (TensorId id : roles.gathered) sizes.mapped += tensor(id).bytes;
-  for (TensorId id : roles.vectors) sizes.converted += tensor(id).elements() * sizeof(float);
+  const auto count_mapped = [&](TensorId id) {
+    if (!plan::Tensors::of_target(id)) sizes.mapped += tensors.at(id).bytes;
+  };
+  for (TensorId id : roles.gathered) count_mapped(id);
+  for (TensorId id : roles.vectors) sizes.converted += tensors.at(id).elements() * sizeof(float);
   for (const Matrices& m : roles.products) {
     if (repack) {
-      sizes.packed += round64(bytes_of(tensor(m.id), m.halves));
+      sizes.packed += round64(bytes_of(tensors.at(m.id), m.halves));
     } else if (std::find(roles.gathered.begin(), roles.gathered.end(), m.id) ==
                roles.gathered.end()) {
-      sizes.mapped += tensor(m.id).bytes;
+      count_mapped(m.id);
     }
   }
   return sizes;
 }
 
-Result<Weights> Weights::load(const plan::Plan& plan, const format::GgufFile& file,
+Result<Weights> Weights::load(const plan::Plan& plan, const plan::Tensors& tensors,
                               base::ThreadPool& pool, bool repack, const Progress& progress) {
   const Roles roles = roles_of(plan);
   Weights weights;
   for (TensorId id : roles.gathered) {
-    const format::TensorInfo& table = file.tensors()[static_cast<size_t>(id)];
+    const format::TensorInfo& table = tensors.at(id);
     CULET_TRY_VOID(check_bytes(table));
     const auto is_this = [id](const Matrices& m) { return m.id == id; };
     if (!repack && std::any_of(roles.products.begin(), roles.products.end(), is_this)) continue;
-    weights.looked_up_.emplace_back(table.data, table.bytes);
+    if (!plan::Tensors::of_target(id)) weights.looked_up_.emplace_back(table.data, table.bytes);
   }
   for (const plan::Op& op : plan.ops) {
     if (op.kind != OpKind::gather) continue;
-    const format::TensorInfo& table = file.tensors()[static_cast<size_t>(op.weights[0])];
-    file.read_sparsely({table.data, table.bytes});
+    const format::TensorInfo& table = tensors.at(op.weights[0]);
+    tensors.file_of(op.weights[0]).read_sparsely({table.data, table.bytes});
   }
-  for (TensorId id : roles.vectors) CULET_TRY_VOID(weights.convert(id, file));
+  for (TensorId id : roles.vectors) CULET_TRY_VOID(weights.convert(id, tensors));
   if (!repack) {
-    CULET_TRY_VOID(weights.leave_mapped(roles.products, file));
+    CULET_TRY_VOID(weights.leave_mapped(roles.products, tensors));
     return weights;
   }
-  CULET_TRY_VOID(weights.pack(roles.products, file, pool, progress));
+  CULET_TRY_VOID(weights.pack(roles.products, tensors, pool, progress));
   return weights;
 }
 
-Result<void> Weights::leave_mapped(const std::vector<Matrices>& all, const format::GgufFile& file) {
+Result<void> Weights::leave_mapped(const std::vector<Matrices>& all, const plan::Tensors& tensors) {
   for (const Matrices& m : all) {
-    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(m.id)];
+    const format::TensorInfo& tensor = tensors.at(m.id);
     CULET_TRY_VOID(check_product(tensor));
     matrices_.emplace(m, matrix_of(tensor, shape_of(tensor, m.halves), nullptr));
     sources_.emplace(m.id, tensor.data);
@@ -200,11 +200,11 @@ Result<void> Weights::leave_mapped(const std::vector<Matrices>& all, const forma
   return {};
 }
 
-Result<void> Weights::pack(const std::vector<Matrices>& products, const format::GgufFile& file,
+Result<void> Weights::pack(const std::vector<Matrices>& products, const plan::Tensors& tensors,
                            base::ThreadPool& pool, const Progress& progress) {
   size_t all = 0;
   for (const Matrices& m : products) {
-    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(m.id)];
+    const format::TensorInfo& tensor = tensors.at(m.id);
     CULET_TRY_VOID(check_product(tensor));
     all += round64(bytes_of(tensor, m.halves));
   }
@@ -213,11 +213,11 @@ Result<void> Weights::pack(const std::vector<Matrices>& products, const format::
   }
   size_t done = 0;
   for (const Matrices& m : products) {
-    const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(m.id)];
+    const format::TensorInfo& tensor = tensors.at(m.id);
     const Shape shape = shape_of(tensor, m.halves);
     const kernels::PackedMatrix matrix = matrix_of(tensor, shape, packed_.data() + done);
     pack_tensor(tensor, shape, matrix.group_bytes, packed_.data() + done, pool);
-    file.release({tensor.data, tensor.bytes});
+    tensors.file_of(m.id).release({tensor.data, tensor.bytes});
     matrices_.emplace(m, matrix);
     done += round64(bytes_of(tensor, m.halves));
     if (progress) progress(done, all);
@@ -225,8 +225,8 @@ Result<void> Weights::pack(const std::vector<Matrices>& products, const format::
   return {};
 }
 
-Result<void> Weights::convert(TensorId id, const format::GgufFile& file) {
-  const format::TensorInfo& tensor = file.tensors()[static_cast<size_t>(id)];
+Result<void> Weights::convert(TensorId id, const plan::Tensors& tensors) {
+  const format::TensorInfo& tensor = tensors.at(id);
   CULET_TRY_VOID(check_bytes(tensor));
   const quant::TypeInfo& info = quant::type_info(tensor.type);
   const quant::DequantizeFn dequantize = quant::dequantize_fn(tensor.type);

@@ -16,7 +16,6 @@
 #include "backend/cpu/region.h"
 #include "base/thread_pool.h"
 #include "culet/result.h"
-#include "format/gguf.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
 
@@ -34,7 +33,7 @@ class Weights {
   using Progress = std::function<void(uint64_t, uint64_t)>;
   // Errors: kUnsupported (a type that cannot be packed or read, by name), kExhausted, kCorrupt (the
   // tensor's bytes are not there).
-  static Result<Weights> load(const plan::Plan& plan, const format::GgufFile& file,
+  static Result<Weights> load(const plan::Plan& plan, const plan::Tensors& tensors,
                               base::ThreadPool& pool, bool repack, const Progress& progress);
 
   // Tensors of the plan in the role that load() saw; kNone gives nullptr. A matrix that was not
@@ -44,8 +43,8 @@ class Weights {
   const std::byte* source(plan::TensorId id) const;
   const float* vector(plan::TensorId id) const;
   int64_t vector_size(plan::TensorId id) const;
-  // Unmaps the pages of looked-up rows; the system's cache of the file keeps them for the next
-  // time.
+  // Unmaps the pages of looked-up rows of the model's file; the system's cache keeps them for the
+  // next time.
   void give_back(const format::GgufFile& file) const;
   uint64_t packed_bytes() const { return packed_.size(); }
 
@@ -53,9 +52,9 @@ class Weights {
   struct Sizes {
     uint64_t packed = 0;     // the repacked copy
     uint64_t converted = 0;  // vectors as float32
-    uint64_t mapped = 0;     // of the file, read while the model runs
+    uint64_t mapped = 0;     // of the model's file, read while it runs
   };
-  static Sizes sizes(const plan::Plan& plan, const format::GgufFile& file, bool repack);
+  static Sizes sizes(const plan::Plan& plan, const plan::Tensors& tensors, bool repack);
 
  private:
   struct Matrices {  // how products read a tensor
@@ -65,10 +64,10 @@ class Weights {
   };
   struct Roles;
   static Roles roles_of(const plan::Plan& plan);
-  Result<void> pack(const std::vector<Matrices>& all, const format::GgufFile& file,
+  Result<void> pack(const std::vector<Matrices>& all, const plan::Tensors& tensors,
                     base::ThreadPool& pool, const Progress& progress);
-  Result<void> leave_mapped(const std::vector<Matrices>& all, const format::GgufFile& file);
-  Result<void> convert(plan::TensorId id, const format::GgufFile& file);
+  Result<void> leave_mapped(const std::vector<Matrices>& all, const plan::Tensors& tensors);
+  Result<void> convert(plan::TensorId id, const plan::Tensors& tensors);
 
   Region packed_;
   std::map<Matrices, kernels::PackedMatrix> matrices_;

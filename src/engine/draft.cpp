@@ -1,0 +1,112 @@
+// Takes a session of a drafter's target and a token that may follow it, gives what may follow that.
+//
+// The pass is of one row, at the position behind the session's last token, and only reads: the
+// drafter's plan has no append, and its segment holds the session's caches as const. So drafts of
+// several sessions may run at once, and the session is what it was, to the bit.
+#include "base/float_mode.h"
+#include "engine/session_impl.h"
+#include "sample/logprobs.h"
+
+#include <fmt/format.h>
+
+#include <new>
+
+namespace culet {
+namespace engine {
+namespace {
+
+Result<void> check_drafter(const ModelImpl& drafter) {
+  const ModelInfo& info = drafter.info();
+  if (info.kind != "drafter") {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} is of kind {} (architecture {}), and only a drafter makes drafts; "
+                            "take the one that was made for the session's model",
+                            info.path, info.kind, info.architecture));
+  }
+  if (!drafter.loaded().executor) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the drafter was loaded with text_only, so it cannot run; load it without");
+  }
+  return {};
+}
+
+Result<void> check_session(const ModelImpl& drafter, const SessionImpl& session) {
+  if (&session.model() != drafter.target()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the session is of a model from {}, but the drafter's target is the "
+                            "one that it was loaded with, from {}; make the session of that",
+                            session.model().info().path, drafter.target()->info().path));
+  }
+  if (session.length() == 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the session has no tokens, so there is nothing that a drafter could read; append "
+                "the prompt first");
+  }
+  const std::string& why = drafter.loaded().compiled.plan.no_stream;
+  if (session.options().stream && !why.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} cannot draft for an endless stream: {}; use a session with a fixed "
+                            "context",
+                            drafter.info().path, why));
+  }
+  return {};
+}
+
+Result<void> check_step(const ModelImpl& drafter, Token token, std::span<const float> hidden) {
+  const int64_t vocabulary = drafter.info().vocabulary;
+  if (token < 0 || token >= vocabulary) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("token {} is outside the vocabulary, whose ids are 0 to {}", token,
+                            vocabulary - 1));
+  }
+  const auto width = static_cast<size_t>(drafter.executor().output_width(kHidden));
+  if (hidden.size() != width) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the hidden row has {} numbers, but the drafter takes {}: give a row "
+                            "of its target or of its step before",
+                            hidden.size(), width));
+  }
+  return {};
+}
+
+std::vector<float> copy(std::span<const float> row) { return {row.begin(), row.end()}; }
+
+Result<Draft> run(const ModelImpl& drafter, const cache::CacheSet& caches, Token token,
+                  std::span<const float> hidden) {
+  WorkspaceLease workspace(drafter);
+  const backend::Segment segment{nullptr, caches.length(), {&token, 1}, {}, &caches, hidden};
+  CULET_TRY_VOID(drafter.run(workspace.get(), {&segment, 1}));
+  const backend::Executor& executor = drafter.executor();
+  const std::span<const float> logits = executor.output(workspace.get(), kLogits);
+  const std::span<const float> next = executor.output(workspace.get(), kHidden);
+  if ((!drafter.is_finite(logits) && !sample::only_suppressed(logits)) ||
+      !drafter.is_finite(next)) {
+    return fail(ErrorCode::kNumeric,
+                fmt::format("what the drafter makes of token {} are not finite numbers: the hidden "
+                            "row or the model file is damaged, or values overflow; compare with "
+                            "--precise",
+                            token));
+  }
+  return Draft{copy(logits), copy(next)};
+}
+
+}  // namespace
+}  // namespace engine
+
+Result<Draft> draft(const Model& drafter, const Session& session, Token token,
+                    std::span<const float> hidden) {
+  const engine::ModelImpl& impl = engine::impl(drafter);
+  const auto& target = static_cast<const engine::SessionImpl&>(session);  // there are no others
+  CULET_TRY_VOID(engine::check_drafter(impl));
+  CULET_TRY_VOID(engine::check_session(impl, target));
+  CULET_TRY_VOID(engine::check_step(impl, token, hidden));
+  base::set_float_mode();
+  try {
+    return engine::run(impl, target.timeline().caches, token, hidden);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted,
+                "there is not enough memory for a draft; close other programs");
+  }
+}
+
+}  // namespace culet
