@@ -6,40 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fcntl.h>
 #include <filesystem>
+#include <span>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 namespace culet::resolve {
 namespace {
 
 namespace fs = std::filesystem;
-
-Result<void> sync_path(const std::string& path, int flags) {
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
-  if (fd < 0) return tl::unexpected(base::os_error("open", path, errno));
-  const int failed = ::fsync(fd) != 0 ? errno : 0;
-  ::close(fd);
-  // Some file systems cannot sync a folder; the rename is still atomic there.
-  if (failed && failed != EINVAL) return tl::unexpected(base::os_error("sync", path, failed));
-  return {};
-}
-
-Result<void> write_all(const std::string& path, std::string_view text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return tl::unexpected(base::os_error("create", path, errno));
-  int failed = 0;
-  while (!text.empty() && !failed) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written >= 0) text.remove_prefix(size_t(written));
-    if (written < 0 && errno != EINTR) failed = errno;
-  }
-  if (::close(fd) != 0 && !failed) failed = errno;
-  if (failed) return tl::unexpected(base::os_error("write", path, failed));
-  return {};
-}
 
 }  // namespace
 
@@ -95,42 +69,9 @@ Result<void> make_folders(const std::string& path) {
 }
 
 Result<void> write_whole(const std::string& path, std::string_view text) {
-  const std::string scratch = fmt::format("{}.{}.new", path, ::getpid());
-  Result<void> done = write_all(scratch, text);
-  if (done) done = publish(scratch, path);
-  if (!done) ::unlink(scratch.c_str());
-  return done;
-}
-
-Result<void> publish(const std::string& scratch, const std::string& path) {
-  CULET_TRY_VOID(sync_path(scratch, O_RDONLY));
-  if (::rename(scratch.c_str(), path.c_str()) != 0) {
-    return tl::unexpected(base::os_error("create", path, errno));
-  }
-  return sync_path(folder_of(path), O_RDONLY | O_DIRECTORY);
-}
-
-Result<uint64_t> free_bytes(const std::string& folder) {
-  struct statvfs info{};
-  if (::statvfs(folder.c_str(), &info) != 0) {
-    return tl::unexpected(base::os_error("read", folder, errno));
-  }
-  return uint64_t(info.f_bavail) * uint64_t(info.f_frsize);
-}
-
-std::string in_words(uint64_t bytes) {
-  const auto value = double(bytes);
-  if (bytes >= 1'000'000'000) return fmt::format("{:.1f} GB", value / 1e9);
-  if (bytes >= 10'000'000) return fmt::format("{:.0f} MB", value / 1e6);
-  if (bytes >= 1'000'000) return fmt::format("{:.1f} MB", value / 1e6);
-  if (bytes >= 10'000) return fmt::format("{:.0f} kB", value / 1e3);
-  return fmt::format("{} bytes", bytes);
-}
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == path.npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  CULET_TRY(base::NewFile file, base::NewFile::create(path));
+  CULET_TRY_VOID(file.write(std::as_bytes(std::span(text))));
+  return file.commit();
 }
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }

@@ -1,6 +1,7 @@
 // Folders and small files of the stores: what std::filesystem says, without exceptions, in order.
 #pragma once
 
+#include "base/new_file.h"
 #include "culet/result.h"
 
 #include <cstdint>
@@ -9,6 +10,11 @@
 #include <vector>
 
 namespace culet::resolve {
+
+using base::folder_of;
+using base::free_bytes;
+using base::in_words;
+using base::publish;
 
 struct DirEntry {
   std::string name;
@@ -38,15 +44,7 @@ Result<FileIdentity> identity_of(const std::string& path);
 Result<void> make_folders(const std::string& path);
 // The whole text or the file as it was before: written beside it, synced, renamed.
 Result<void> write_whole(const std::string& path, std::string_view text);
-// Syncs the file, gives it its name, syncs the folder.
-Result<void> publish(const std::string& scratch, const std::string& path);
-// Bytes that this user may still write in the folder's file system.
-Result<uint64_t> free_bytes(const std::string& folder);
 
-// "1.2 GB", "98 MB", "512 bytes": powers of 1000, like scripts/fetch_model.
-std::string in_words(uint64_t bytes);
-
-std::string folder_of(const std::string& path);
 std::string base_name(const std::string& path);
 std::string lower(std::string_view text);  // ASCII
 
