@@ -143,6 +143,15 @@ MetaValue MetaValue::at(uint64_t i) const {
   return value;
 }
 
+std::span<const std::byte> MetaValue::bytes() const {
+  if (type_ == MetaType::kString) return {data_, length_};
+  if (type_ != MetaType::kArray) return {data_, kScalarBytes[uint32_t(type_)]};
+  if (element_ != MetaType::kString) return {data_, count_ * kScalarBytes[uint32_t(element_)]};
+  if (count_ == 0) return {data_, 0};
+  const MetaValue last = at(count_ - 1);
+  return {data_, size_t(last.data_ - data_) + last.length_};
+}
+
 // ---------------------------------------------------------------- reading
 
 class GgufReader {
@@ -575,6 +584,12 @@ Result<GgufFile> GgufFile::open(const std::string& path) {
 Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::string name,
                                  bool header_only) {
   return GgufReader(bytes, std::move(name), header_only).read();
+}
+
+std::vector<std::string> GgufFile::paths() const {
+  std::vector<std::string> paths{name_};
+  for (const GgufFile& part : parts_) paths.push_back(part.name_);
+  return paths;
 }
 
 const MetaValue* GgufFile::find(std::string_view key) const {

@@ -53,6 +53,9 @@ class MetaValue {
   MetaType element_type() const { return element_; }
   uint64_t size() const { return count_; }  // elements of an array, else 0
   MetaValue at(uint64_t i) const;           // element i < size(); O(1), strings included
+  // As it lies in the file: a number, the bytes of a string without their length, or the elements
+  // of an array with theirs.
+  std::span<const std::byte> bytes() const;
 
  private:
   friend class GgufReader;
@@ -96,6 +99,7 @@ class GgufFile {
   uint32_t version() const { return version_; }
   uint64_t file_bytes() const { return file_bytes_; }  // of all parts
   size_t parts() const { return 1 + parts_.size(); }
+  std::vector<std::string> paths() const;                              // of all parts, as opened
   std::span<const MetaEntry> metadata() const { return metadata_; }    // in file order
   const MetaValue* find(std::string_view key) const;                   // nullptr: absent
   std::span<const TensorInfo> tensors() const { return tensors_; }     // in file order
