@@ -2,12 +2,14 @@
 // and leaves the arithmetic to sample/logprobs.
 #include "base/float_mode.h"
 #include "culet/engine.h"
+#include "culet/measure.h"
 #include "engine/model_impl.h"
 #include "sample/logprobs.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace culet {
 namespace {
@@ -45,6 +47,21 @@ Result<Distribution> distribution(const Model& model, std::span<const float> log
     result.top.push_back({candidate.id, static_cast<float>(candidate.logprob)});
   }
   return result;
+}
+
+// With p of the first row and both rows' logarithms of their sums: sum of p (x - y), less the
+// difference of the two. A token that cannot come has no part in it.
+Result<double> divergence(const Model& model, std::span<const float> logits,
+                          std::span<const float> other) {
+  CULET_TRY(const sample::LogProbs p, start(model, logits));
+  CULET_TRY(const sample::LogProbs q, start(model, other));
+  double sum = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double logprob = p.logprob(static_cast<int32_t>(i));
+    const double weight = std::exp(logprob);
+    if (weight > 0) sum += weight * (logprob - q.logprob(static_cast<int32_t>(i)));
+  }
+  return std::max(sum, 0.0);
 }
 
 }  // namespace culet
