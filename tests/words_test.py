@@ -17,7 +17,7 @@ from pathlib import Path
 
 CULET = ""   # set by main()
 COMMANDS = ["run", "tokenize", "score", "explain", "bench", "arch", "show", "list", "rm", "pull",
-            "completion"]
+            "quantize", "completion"]
 
 
 class Case(unittest.TestCase):
@@ -125,6 +125,9 @@ class Words(Case):
         self.assertEqual(self.words("run", "--arch-dir=/t"), [":folders"])
         self.assertEqual(self.words("run", "--temp", ""), [])
         self.assertEqual(self.words("completion", ""), ["bash", "zsh", "fish"])
+        self.assertEqual(self.words("quantize", "m", ""), [":files .gguf"])
+        self.assertEqual(self.words("quantize", "m", "out", "Q4_K_"), ["Q4_K_M", "Q4_K_S"])
+        self.assertEqual(self.words("quantize", "m", "--check", ""), [":files"])
 
     def test_models(self):
         names = self.words("run", "")

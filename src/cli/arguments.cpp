@@ -161,12 +161,16 @@ void add_precise(CLI::App* command, ModelArguments* model) {
                     "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
 }
 
-void add_running(CLI::App* command, ModelArguments* model, const std::string& group) {
+void add_threads(CLI::App* command, ModelArguments* model, const std::string& group) {
   command
       ->add_option("--threads", model->options.threads,
                    "Threads to compute with (default: one a physical core)")
       ->check(number_in(1, kMaxThreads, "a number of threads from 1 to 1024"))
       ->group(group);
+}
+
+void add_running(CLI::App* command, ModelArguments* model, const std::string& group) {
+  add_threads(command, model, group);
   command
       ->add_flag_callback(
           "--no-repack", [model] { model->options.repack = false; },
@@ -577,6 +581,7 @@ struct Commands {
   ListArguments list;
   RemoveArguments remove;
   PullArguments pull;
+  QuantizeArguments quantize;
   std::string shell;
   CLI::App app{std::string(kAbout), "culet"};
 
@@ -596,6 +601,7 @@ struct Commands {
     add_list(&app, &list);
     add_remove(&app, &remove);
     add_pull(&app, &pull);
+    add_quantize(&app, &quantize);
     add_completion(&app, &shell);
   }
 
@@ -647,6 +653,7 @@ Result<Arguments> Commands::arguments() {
   if (name == "list") return Arguments(list);
   if (name == "rm") return Arguments(std::move(remove));
   if (name == "pull") return Arguments(std::move(pull));
+  if (name == "quantize") return with_environment(std::move(quantize));
   CULET_TRY(std::string script, completion_script(shell));
   return Page{std::move(script)};
 }

@@ -3,6 +3,7 @@
 
 #include "cli/kv.h"
 #include "cli/memory.h"
+#include "culet/convert.h"
 #include "culet/engine.h"
 
 #include <cstdint>
@@ -96,6 +97,14 @@ struct PullArguments {
   bool quiet = false;
 };
 
+struct QuantizeArguments {
+  ModelArguments model;  // the source; its options are those of the comparison
+  std::string out, type;
+  std::vector<TensorTypeRule> keep;
+  std::string check;  // a text to compare the models on; "" = none
+  bool json = false, quiet = false;
+};
+
 // The internal command of the completion scripts (completion.h).
 struct CompleteArguments {
   std::vector<std::string> words;
@@ -107,9 +116,10 @@ struct Page {
   std::string text;
 };
 
-using Arguments = std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments,
-                               ExplainArguments, ShowArguments, ListArguments, RemoveArguments,
-                               PullArguments, BenchArguments, ArchArguments, CompleteArguments>;
+using Arguments =
+    std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments, ExplainArguments,
+                 ShowArguments, ListArguments, RemoveArguments, PullArguments, BenchArguments,
+                 ArchArguments, QuantizeArguments, CompleteArguments>;
 
 // Errors (all of them usage errors): one sentence that says which help to read.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);

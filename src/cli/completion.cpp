@@ -121,12 +121,13 @@ struct Source {
   KnownNames::Names KnownNames::* names;
   std::string_view files;  // the request to the shell, or ""
 };
-constexpr std::array<Source, 7> kSources{{
+constexpr std::array<Source, 8> kSources{{
     {"rm", "NAME", &KnownNames::own_models, ":files .gguf"},
     {"pull", "NAME", &KnownNames::models_to_pull, ""},
     {"check", "FILE", &KnownNames::architectures, ":files .arch"},
     {"diff", "FILE", &KnownNames::architectures, ":files .arch"},
     {"", "MODEL", &KnownNames::models, ":files .gguf"},
+    {"", "OUT", nullptr, ":files .gguf"},
     {"", "FILE", nullptr, ":files"},
     {"", "DIR", nullptr, ":folders"},
 }};

@@ -1,5 +1,5 @@
 // Pieces that the declarations of all commands share (arguments.cpp), and the declarations that
-// have a file of their own (arguments_measure.cpp).
+// have files of their own (arguments_measure.cpp, arguments_convert.cpp).
 #pragma once
 
 #include "cli/arguments.h"
@@ -22,6 +22,7 @@ void add_model(CLI::App* command, ModelArguments* model);
 void add_model_to_run(CLI::App* command, ModelArguments* model);
 // ... and the pieces of these: --threads and --no-repack under a heading of the help, --precise.
 void add_running(CLI::App* command, ModelArguments* model, const std::string& group);
+void add_threads(CLI::App* command, ModelArguments* model, const std::string& group);
 void add_precise(CLI::App* command, ModelArguments* model);
 void add_arch_dir(CLI::App* command, std::string* arch_dir);
 void add_kv(CLI::App* command, KvTypes* kv);
@@ -29,5 +30,6 @@ void add_kv(CLI::App* command, KvTypes* kv);
 CLI::App* add_bench(CLI::App* app, BenchArguments* bench);
 CLI::App* add_explain(CLI::App* app, ExplainArguments* explain);
 CLI::App* add_arch(CLI::App* app, ArchArguments* arch);
+CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize);
 
 }  // namespace culet::cli

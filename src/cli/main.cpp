@@ -43,6 +43,9 @@ struct Dispatch {
     return remove_command(arguments, out);
   }
   Result<int> operator()(const PullArguments& arguments) { return pull_command(arguments, out); }
+  Result<int> operator()(const QuantizeArguments& arguments) {
+    return quantize_command(arguments, out);
+  }
   Result<int> operator()(const CompleteArguments& arguments) {
     return complete_command(arguments, out);
   }

@@ -42,9 +42,15 @@ std::string text_line(std::string_view text) {
 std::string bold(std::string_view text) { return "\\fB" + escape(text) + "\\fR"; }
 std::string italic(std::string_view text) { return "\\fI" + escape(text) + "\\fR"; }
 
-// "f16|f32" is typed as it stands, other values are placeholders.
+// "f16|f32" is typed as it stands, other values are placeholders. A long list may go on in the next
+// line behind a bar.
 std::string value_text(std::string_view value) {
-  return value.find('|') == std::string_view::npos ? italic(value) : bold(value);
+  if (value.find('|') == std::string_view::npos) return italic(value);
+  std::string text = bold(value);
+  for (size_t bar = text.find('|'); bar != std::string::npos; bar = text.find('|', bar + 1)) {
+    text.insert(bar + 1, "\\:");
+  }
+  return text;
 }
 
 std::string upper(std::string text) {

@@ -1,0 +1,95 @@
+// Flags of the commands that make model files.
+#include "cli/flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+
+namespace culet::cli {
+namespace {
+
+constexpr const char* kOfCheck = "With --check";
+
+std::string joined(const std::vector<std::string>& words, const std::string& between) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
+std::string quantize_footer() {
+  return "F32 to MXFP4: every matrix gets that type. Q5_K_M to Q3_K_S: mixes, which give more bits "
+         "to\n"
+         "the tensors that need them (docs/quantization.md). Vectors, norms, routers and\n"
+         "convolutions stay as they are. Start from F32, BF16 or F16 weights: what a smaller type\n"
+         "has lost does not come back. The same command gives the same bytes on every machine.\n"
+         "WHICH is a name of tensors, in which * stands for anything, or one of these roles:\n"
+         "  " +
+         joined(tensor_roles(), " ") +
+         "\n"
+         "\nExamples:\n"
+         "  culet quantize model-bf16.gguf model-q4.gguf Q4_K_M\n"
+         "  culet quantize model-bf16.gguf model.gguf Q4_0 --keep head=Q8_0 --keep embd=Q8_0\n"
+         "  culet quantize model-bf16.gguf model.gguf Q5_K --keep 'blk.0.*=Q8_0'\n"
+         "  culet quantize model-bf16.gguf model-q4.gguf Q4_K_M --check book.txt";
+}
+
+CLI::Validator one_of(const std::vector<std::string>& names, const std::string& what) {
+  return CLI::Validator(
+      [names, what](std::string& word) {
+        const bool known = std::find(names.begin(), names.end(), word) != names.end();
+        return known ? std::string()
+                     : "\"" + word + "\" is no " + what + "; use " + joined(names, ", ");
+      },
+      "", "");
+}
+
+// "WHICH=TYPE"
+TensorTypeRule parse_rule(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw CLI::ValidationError("--keep", "\"" + text + "\" is not WHICH=TYPE, as head=Q8_0");
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+}  // namespace
+
+CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize) {
+  CLI::App* command =
+      add_command(app, "quantize", "Write a model with its weights in another type");
+  add_model(command, &quantize->model);
+  command->add_option("OUT", quantize->out, "The GGUF file to write")->required();
+  command->add_option("TYPE", quantize->type, "Type of the weights, or a mix")
+      ->required()
+      ->check(one_of(quantization_types(), "type"))
+      ->type_name(joined(quantization_types(), "|"));
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--keep",
+          [quantize](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) quantize->keep.push_back(parse_rule(text));
+          },
+          "Another type for some tensors; the last that fits one decides; may be given several "
+          "times")
+      ->type_name("WHICH=TYPE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_threads(command, &quantize->model, "Options");
+  command->add_flag("--json", quantize->json, "Print JSON");
+  command->add_flag("-q,--quiet", quantize->quiet, "No progress on standard error");
+  CLI::Option* check =
+      command
+          ->add_option("--check", quantize->check,
+                       "Then predict the text in FILE with both models, and tell how much they "
+                       "differ")
+          ->type_name("FILE");
+  command
+      ->add_flag("--precise", quantize->model.options.precise,
+                 "Compare with 32-bit activations instead of 8-bit ones")
+      ->needs(check)
+      ->group(kOfCheck);
+  command->footer(quantize_footer());
+  return command;
+}
+
+}  // namespace culet::cli
