@@ -15,6 +15,8 @@
 //   --keys T --values T f32, f16, bf16, q8_0
 //   --reference         also a session with f32 keys and values: mean KL of the distributions to it
 //   --fork              also the time of forks at the end
+//   --young N           also the time of a token at the end against one of a session that has seen N
+//                       tokens: 200 pairs of appends, in turns
 //   --threads N --precise
 #include "culet/engine.h"
 
@@ -260,6 +262,29 @@ int main(int argc, char** argv) {
     }
     std::sort(times.begin(), times.end());
     result["fork_microseconds"] = {{"median", times[50]}, {"most", times[100]}};
+  }
+
+  if (const int64_t seen = options.number("young", 0); seen > 0) {
+    const auto young = get(Session::make(model, session_options));
+    get(young->append(std::span(tokens).first(static_cast<size_t>(seen))));
+    std::vector<double> old_times, young_times, ratios;
+    const auto time_of = [&](Session& s) {
+      const auto chunk = std::span(tokens).subspan(static_cast<size_t>(seen), step);
+      const double start = now();
+      get(s.append(chunk));
+      return 1000 * (now() - start) / static_cast<double>(chunk.size());
+    };
+    for (int i = 0; i < 200; ++i) {
+      young_times.push_back(time_of(*young));
+      old_times.push_back(time_of(*session));
+      ratios.push_back(old_times.back() / young_times.back());
+    }
+    for (auto* times : {&old_times, &young_times, &ratios}) std::sort(times->begin(), times->end());
+    result["young"] = {{"tokens", seen},
+                       {"ms_per_token", young_times[100]},
+                       {"ms_per_token_at_the_end", old_times[100]},
+                       {"ratio", ratios[100]},
+                       {"quartiles", {ratios[50], ratios[150]}}};
   }
 
   if (const int64_t count = options.number("recompute", 0); count > 0) {

@@ -151,7 +151,7 @@ def gemma(lab):
 def long(lab):
     for model in ("smollm2", "gemma3"):
         lab.run(f"{model}-long", model, *stream(4, 4092), "--tokens", 100000, "--step", 64,
-                "--last")
+                "--last", "--young", 5000)
 
 
 NEEDLE_VIEW = 512
@@ -402,11 +402,14 @@ def report_long(lab):
         tenth = len(times) // 10
         full = times[5:]  # once the view is full, a token costs what it costs
         first, last = mean(full[:tenth]), mean(times[-tenth:])
-        rows.append((MODELS[model][1], r["tokens"], f"{r['evicted']:,}",
+        young = r["young"]
+        rows.append((MODELS[model][1], f"{r['tokens']:,}", f"{r['evicted']:,}",
                      f"{min(warm):.1f} to {max(warm):.1f} MB",
-                     f"{100 * (max(warm) - min(warm)) / min(warm):.2f} %", f"{first:.2f}",
-                     f"{last:.2f}", f"{100 * (last / first - 1):+.1f} %",
-                     f"{r['load'][0]:.1f} to {r['load'][1]:.1f}" if "load" in r else ""))
+                     f"{100 * (max(warm) - min(warm)) / min(warm):.2f} %",
+                     f"{first:.2f}, {last:.2f}",
+                     f"{young['ms_per_token']:.2f}, {young['ms_per_token_at_the_end']:.2f}",
+                     f"{100 * (young['ratio'] - 1):+.1f} % ({100 * (young['quartiles'][0] - 1):+.1f} to "
+                     f"{100 * (young['quartiles'][1] - 1):+.1f})"))
         xs = [1000 * (i + 1) for i in range(len(times))]
         resident.append((MODELS[model][1], xs, memory))
         speed.append((MODELS[model][1], xs, times))
@@ -414,8 +417,8 @@ def report_long(lab):
                   low=0)
     images += plot("long-time", "Time of a token, 4 + 4,092", "token", "ms a token", speed, low=0)
     return table(("model", "tokens", "evicted", "resident after 5,000 tokens", "spread",
-                  "ms a token, tokens 5,000-14,999", "last tenth", "change",
-                  "load of the machine"), rows) + images
+                  "ms a token: 5,000-14,999, last tenth", "in turns: at 5,000, at the end",
+                  "change (quartiles)"), rows) + images
 
 
 def needle_probability(lab, model, kind, distance):

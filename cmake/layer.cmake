@@ -51,6 +51,9 @@ function(culet_test name)
   add_executable(${name} ${T_SOURCES})
   add_dependencies(chosen_tests ${name})
   target_link_libraries(${name} PRIVATE ${T_DEPS} GTest::gtest GTest::gtest_main)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+    target_compile_options(${name} PRIVATE -O1)  # what is tested stays at -O2
+  endif()
   target_compile_definitions(${name} PRIVATE CULET_TEST_DATA="${PROJECT_SOURCE_DIR}/tests"
                                              CULET_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX "${prefix}${name}." DISCOVERY_TIMEOUT 60

@@ -21,7 +21,7 @@ namespace culet::backend {
 constexpr int kAll = static_cast<int>(plan::RowSet::kAll);
 constexpr int kWanted = static_cast<int>(plan::RowSet::kWanted);
 constexpr int64_t kMostBytes = int64_t{1} << 42;  // address space of a workspace
-constexpr int64_t kLookedUpRows = 256;  // rows, before the pages of their embeddings are given back
+constexpr int64_t kLookedUpRows = 64;  // rows, before the pages of their embeddings are given back
 
 struct Workspace {
   Region arena[kRowSets], scratch, shared, tables, own_keys;
