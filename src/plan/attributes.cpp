@@ -25,6 +25,8 @@ constexpr Choice kChoices[] = {
     {"by", "token", [](A, double) {}},
     {"by", "position", [](A a, double) { a->by_position = true; }},
     {"by", "type", [](A a, double) { a->by_type = true; }},
+    {"how", "mean", [](A a, double) { a->mean = true; }},
+    {"how", "first", [](A a, double) { a->mean = false; }},
     {"score", "softmax", [](A, double) {}},
     {"score", "sigmoid", [](A a, double) { a->sigmoid = true; }},
     {"act", "silu", [](A a, double) { a->activation = Activation::kSilu; }},

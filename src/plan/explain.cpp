@@ -77,6 +77,7 @@ std::string attributes_text(const Plan& plan, const Op& op) {
   if (op.kind == OpKind::softcap) out += fmt::format(" cap={}", a.scalar);
   if (op.kind == OpKind::slice || op.kind == OpKind::view_layer)
     out += fmt::format(" columns {}..{}", a.first, a.first + a.count);
+  if (op.kind == OpKind::pool) out += a.mean ? " mean" : " first";
   if (op.kind == OpKind::route) {
     out += fmt::format(" top={} score={}", a.top, a.sigmoid ? "sigmoid" : "softmax");
     if (a.renormalise) out += " renormalise";

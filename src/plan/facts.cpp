@@ -22,9 +22,9 @@ constexpr int kMaxDepth = 200;
 constexpr size_t kMaxSteps = 2'000'000;
 constexpr size_t kMaxGuess = 64;  // longer names get no "did you mean"
 
-constexpr std::string_view kWords[] = {"adjacent", "halves",   "causal", "full", "global",
-                                       "softmax",  "sigmoid",  "silu",   "gelu", "relu",
-                                       "token",    "position", "type",   "self", "gelu_erf"};
+constexpr std::string_view kWords[] = {
+    "adjacent", "halves", "causal",   "full", "global", "softmax",  "sigmoid", "silu", "gelu",
+    "relu",     "token",  "position", "type", "self",   "gelu_erf", "mean",    "first"};
 
 bool starts_with(std::string_view s, std::string_view p) { return s.substr(0, p.size()) == p; }
 bool ends_with(std::string_view s, std::string_view p) {

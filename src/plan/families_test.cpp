@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 namespace culet::plan::test {
 namespace {
@@ -444,6 +445,54 @@ TEST(Families, EncodersHaveNoCacheAndKeepEveryRow) {
   ASSERT_EQ(embeds.size(), 3u);
   EXPECT_TRUE(embeds[1]->attr.by_position);
   EXPECT_TRUE(embeds[2]->attr.by_type);
+}
+
+TEST(Families, EncodersPoolAsTheirFilesSay) {
+  for (const auto& [header, arch, mean] : {std::tuple{"modernbert", "modern-bert", true},
+                                           {"bert", "bert", false},
+                                           {"gemma-embedding", "gemma-embedding", true}}) {
+    const Plan plan = plan_of(header, arch);
+    const auto pools = ops_of(plan, OpKind::pool);
+    ASSERT_EQ(pools.size(), 1u) << header;
+    EXPECT_EQ(pools[0]->attr.mean, mean);
+    EXPECT_EQ(pools[0]->in[0], plan.output("hidden"));
+    EXPECT_EQ(value(plan, plan.output("pooled")).rows, RowSet::kWanted);
+    EXPECT_EQ(count(plan, OpKind::sqrt), arch == std::string("gemma-embedding") ? 1 : 0);
+  }
+}
+
+// EmbeddingGemma with the two dense layers that its converter can add.
+TEST(Families, GemmaEmbeddingProjectsWhereTheFileHasDenseLayers) {
+  const auto header = [](bool second) {
+    Header h("gemma-embedding");
+    h.number("gemma-embedding.block_count", 1).number("gemma-embedding.embedding_length", 32);
+    h.number("gemma-embedding.attention.head_count", 1);
+    h.number("gemma-embedding.attention.sliding_window", 8);
+    h.number("gemma-embedding.pooling_type", 1).number("gemma-embedding.dense_2_feat_out", 96);
+    h.real("gemma-embedding.attention.layer_norm_rms_epsilon", 1e-6f);
+    h.tensor("token_embd.weight", {32, 64}).tensor("output_norm.weight", {32});
+    for (const char* norm : {"attn_norm", "attn_q_norm", "attn_k_norm", "post_attention_norm",
+                             "ffn_norm", "post_ffw_norm"})
+      h.tensor(std::string("blk.0.") + norm + ".weight", {32});
+    for (const char* matrix :
+         {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+      h.tensor(std::string("blk.0.") + matrix + ".weight", {32, 32});
+    h.tensor("dense_2.weight", {32, 96});
+    if (second) h.tensor("dense_3.weight", {96, 32});
+    return h.model();
+  };
+  const ModelPtr whole = header(true), half = header(false);
+  const auto c = compile(builtin(), whole->file, {.fuse = false});
+  ASSERT_TRUE(c) << c.error().message;
+  check_plan(c->plan);
+  EXPECT_EQ(testing::PrintToString(c->warnings), "{}");
+  const auto products = ops_of(c->plan, OpKind::linear, kNone);
+  ASSERT_EQ(products.size(), 2u);
+  for (const Op* op : products) EXPECT_EQ(value(c->plan, op->out[0]).rows, RowSet::kWanted);
+  EXPECT_EQ(value(c->plan, c->plan.output("pooled")).width, 32);
+  const auto missing = compile(builtin(), half->file, {});
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("dense_3.weight is missing"), std::string::npos);
 }
 
 TEST(Families, Phi3CutsOneMatrixAndPicksFactorsByContext) {

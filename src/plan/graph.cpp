@@ -162,6 +162,8 @@ class Builder {
         CULET_TRY(ValueId v, value(*s.value));
         if (plan_.output(s.names[0]) != kNone)
           return error(s.place, fmt::format("output '{}' stands twice", s.names[0]));
+        if (auto fits = check_output(s.names[0], arch_.kind, at(v)); !fits)
+          return error(s.place, fits.error().message);
         plan_.outputs.push_back({s.names[0], v});
         return {};
       }
@@ -290,8 +292,9 @@ class Builder {
     return Shape{x.dims, x.rank};
   }
 
-  ValueId new_value(const Shape& s) {
+  ValueId new_value(const Shape& s, RowSet rows = RowSet::kAll) {
     Value v;
+    v.rows = rows;
     v.dims = s.dims, v.rank = s.rank, v.width = static_cast<int32_t>(s.width());
     plan_.values.push_back(v);
     return static_cast<ValueId>(plan_.values.size()) - 1;
@@ -312,7 +315,7 @@ class Builder {
   Result<std::vector<ValueId>> emit(Op op, ShapeCall call, Place p) {
     op.layer = layer_;
     op.line = flat_line(p);
-    for (ValueId v : op.in) call.in.push_back(shape(v));
+    for (ValueId v : op.in) call.in.push_back(shape(v)), call.in_rows.push_back(at(v).rows);
     for (TensorId t : op.weights) {
       use(t);
       call.weights.push_back(info(t));
@@ -324,7 +327,7 @@ class Builder {
       return error(p, ok.error().message, ok.error().code);
     std::vector<ValueId> out;
     out.reserve(call.out.size());
-    for (const Shape& s : call.out) out.push_back(new_value(s));
+    for (const Shape& s : call.out) out.push_back(new_value(s, call.out_rows));
     if (op.kind == OpKind::route) routes_[out[0]] = at(op.in[0]).width;
     op.out = out;
     plan_.ops.push_back(std::move(op));
@@ -473,7 +476,7 @@ class Builder {
         op.layer = layer_, op.line = flat_line(e.place);
         op.in = {v};
         op.attr.count = at(v).width;
-        op.out = {new_value(s)};
+        op.out = {new_value(s, at(v).rows)};
         v = op.out[0];
         plan_.ops.push_back(std::move(op));
       }
@@ -498,7 +501,7 @@ class Builder {
     op.in = {v};
     op.attr.first = static_cast<int32_t>(index * rest.width());
     op.attr.count = static_cast<int32_t>(rest.width());
-    op.out = {new_value(rest)};
+    op.out = {new_value(rest, at(v).rows)};
     std::vector<ValueId> out = op.out;
     plan_.ops.push_back(std::move(op));
     return out;
@@ -576,17 +579,9 @@ class Builder {
 
   Result<std::vector<ValueId>> call(const Expr& e) {
     const Signature* s = find_signature(e.text);
-    if (!s) {
-      std::vector<std::string> known;
-      for (const Signature& k : signatures())
-        if (k.writable) known.emplace_back(k.name);
-      const std::string near = nearest(e.text, known);
-      return error(
-          e.place,
-          near.empty()
-              ? fmt::format("there is no operation '{}' (docs/formats/arch.md lists them)", e.text)
-              : fmt::format("there is no operation '{}'; did you mean '{}'?", e.text, near));
-    }
+    if (!s) return error(e.place, unknown_operation(e.text));
+    if (s->kind == OpKind::pool && arch_.kind != "encoder")
+      return error(e.place, "only an encoder, which sees whole sequences, pools their rows");
     Op op;
     op.kind = s->kind;
     ShapeCall shape_call;

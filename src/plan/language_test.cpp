@@ -456,6 +456,36 @@ TEST(Language, GroupedLinearTakesOneVectorOrOneForEachMatrix) {
             std::string::npos);
 }
 
+TEST(Language, PoolMakesOneRowOfEachSequence) {
+  const auto encoder = [](const std::string& lines) {
+    return toy("kind encoder\nignore output_norm\n", kLayer,
+               "model:\n  x = embed(token_embd)\n  layers: layer\n  output hidden = x\n" + lines);
+  };
+  const Plan p = plan_of(encoder(
+      "  p = (pool(x, how=mean) as [2, 4])[1]\n  output pooled = -p / sqrt(row_mean(p * p))\n"));
+  ASSERT_EQ(count(p, OpKind::pool), 1);
+  EXPECT_EQ(value(p, p.output("hidden")).rows, RowSet::kAll);
+  EXPECT_EQ(value(p, p.output("pooled")).rows, RowSet::kWanted);
+  EXPECT_EQ(value(p, p.output("pooled")).width, 4);
+  const auto refused = [&](const std::string& line, const std::string& part) {
+    expect_error(encoder("  " + line + "\n"), "14:", part);
+  };
+  refused("output pooled = x",
+          "'pooled' is one plain vector of each sequence; make it with pool()");
+  refused("output pooled = pool(x, how=mean) as [2, 4]", "'pooled' is one plain vector");
+  refused("y = pool(pool(x, how=mean), how=mean)", "pool takes a row of each token");
+  refused("y = pool(x, how=first) + x", "one operand has a row of each token");
+  refused("y = x + pool(x, how=first)", "one operand has a row of each token");
+  refused("y = rope(pool(x, how=first), pairs=halves, dims=8, base=2)", "rope takes a row of each");
+  refused("y = pool(x)", "pool needs 'how='");
+  refused("y = pool(x, how=silu)", "it is one of: mean, first");
+  expect_error(toy("kind encoder\nignore output_norm\n", kLayer,
+                   "model:\n  x = embed(token_embd)\n  layers: layer\n"
+                   "  output hidden = pool(x, how=mean)\n"),
+               "13:", "what pool makes is the output 'pooled'");
+  expect_layer_error("y = pool(x, how=mean)", "only an encoder, which sees whole sequences");
+}
+
 TEST(Language, AViewDoesNotChangeWhatAnOpComputed) {
   const Plan p =
       plan_of(toy("", "layer:\n  h = rms_norm(x as [2, 4], none, eps) as [8]\n  x = h\n"));

@@ -50,7 +50,8 @@ enum class OpKind : uint8_t {
 std::string_view op_name(OpKind kind);
 
 // Rows of a value: every row of the step, or only the rows whose outputs somebody wants
-// (after the select_rows ops that the compiler inserts behind the last write to a cache).
+// (after the select_rows ops that the compiler inserts behind the last write to a cache; in an
+// encoder one row of each sequence whose vector is wanted, behind pool).
 enum class RowSet : uint8_t { kAll, kWanted };
 enum class Form : uint8_t {
   kF32,        // [rows, width] float
@@ -122,6 +123,7 @@ struct Attributes {
   int32_t tokens = kNone;        // suppress: index into Plan::token_lists
   int32_t first = 0, count = 0;  // split, slice: columns [first, first + count)
   int32_t top = 0;               // route
+  bool mean = false;             // pool: the rows' mean, not the first
   bool quantize_hidden = false;  // experts: rows between up and down become int8
   bool sigmoid = false, renormalise = false, by_position = false, by_type = false;
 };

@@ -308,6 +308,25 @@ Result<void> short_conv(ShapeCall* c) {
   return {};
 }
 
+// Rows of tokens stay rows of tokens; pool makes one of each sequence, which stays one.
+Result<void> rows_rule(ShapeCall* c) {
+  static constexpr OpKind kOfTokens[] = {OpKind::pool, OpKind::rope, OpKind::attend, OpKind::append,
+                                         OpKind::short_conv};
+  const auto pooled = [](RowSet rows) { return rows == RowSet::kWanted; };
+  const bool any = std::any_of(c->in_rows.begin(), c->in_rows.end(), pooled);
+  if (any && !std::all_of(c->in_rows.begin(), c->in_rows.end(), pooled))
+    return bad("one operand has a row of each token, another one of each sequence, as pool makes");
+  const bool tokens =
+      std::find(std::begin(kOfTokens), std::end(kOfTokens), c->op->kind) != std::end(kOfTokens);
+  if (any && tokens)
+    return bad(
+        fmt::format("{} takes a row of each token; this value has one of each sequence, as "
+                    "pool makes",
+                    op_name(c->op->kind)));
+  c->out_rows = any || c->op->kind == OpKind::pool ? RowSet::kWanted : RowSet::kAll;
+  return {};
+}
+
 using Rule = Result<void> (*)(ShapeCall*);
 struct Row {
   OpKind kind;
@@ -342,6 +361,7 @@ constexpr Row kRules[] = {
     {OpKind::sqrt, same},
     {OpKind::matmul, matmul},
     {OpKind::grouped_linear, grouped_linear},
+    {OpKind::pool, same},
 };
 
 }  // namespace
@@ -369,9 +389,20 @@ bool Shape::operator==(const Shape& o) const {
 Shape vector_shape(int64_t width) { return Shape{{static_cast<int32_t>(width), 0, 0}, 1}; }
 
 Result<void> apply_shape_rule(ShapeCall* call) {
+  CULET_TRY_VOID(rows_rule(call));
   for (const Row& row : kRules)
     if (row.kind == call->op->kind) return row.rule(call);
   CULET_CHECK(false && "an op without a shape rule");
+}
+
+Result<void> check_output(std::string_view name, std::string_view kind, const Value& value) {
+  if (kind != "encoder") return {};
+  const bool pooled = value.rows == RowSet::kWanted;
+  if (name == "hidden" && pooled)
+    return bad("'hidden' has a row of each token; what pool makes is the output 'pooled'");
+  if (name == "pooled" && (!pooled || value.rank != 1))
+    return bad("'pooled' is one plain vector of each sequence; make it with pool()");
+  return {};
 }
 
 }  // namespace culet::plan

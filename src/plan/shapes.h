@@ -27,6 +27,7 @@ Shape vector_shape(int64_t width);
 struct ShapeCall {
   Op* op = nullptr;
   std::vector<Shape> in;                           // of the values
+  std::vector<RowSet> in_rows;                     // likewise
   std::vector<const format::TensorInfo*> weights;  // nullptr: left out
   std::vector<std::string> weight_names;
   std::vector<double> facts;  // positional facts, in order
@@ -34,8 +35,12 @@ struct ShapeCall {
   int32_t state_rows = 0, state_width = 0;
   int32_t routed = 0;  // experts: how many the route behind its second operand chose from
   std::vector<Shape> out;
+  RowSet out_rows = RowSet::kAll;  // kWanted: behind pool
 };
 
 Result<void> apply_shape_rule(ShapeCall* call);
+// What the engine reads of an encoder: `hidden` has rows of tokens, `pooled` a vector of each
+// sequence. The error is the message only.
+Result<void> check_output(std::string_view name, std::string_view kind, const Value& value);
 
 }  // namespace culet::plan

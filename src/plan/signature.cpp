@@ -3,6 +3,9 @@
 #include "plan/signature.h"
 
 #include "base/check.h"
+#include "plan/facts.h"
+
+#include <fmt/format.h>
 
 namespace culet::plan {
 namespace {
@@ -93,6 +96,16 @@ const Signature* find_signature(std::string_view name) {
     if (s.writable && s.name == name && s.kind != OpKind::append && s.kind != OpKind::arithmetic)
       return &s;
   return nullptr;
+}
+
+std::string unknown_operation(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Signature& s : signatures())
+    if (s.writable) known.emplace_back(s.name);
+  const std::string near = nearest(name, known);
+  return near.empty()
+             ? fmt::format("there is no operation '{}' (docs/formats/arch.md lists them)", name)
+             : fmt::format("there is no operation '{}'; did you mean '{}'?", name, near);
 }
 
 std::string_view op_name(OpKind kind) { return kRows[static_cast<size_t>(kind)].name; }

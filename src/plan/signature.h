@@ -41,5 +41,6 @@ std::string operand_text(const Signature& s);  // "a value, a tensor or none", f
 
 const std::vector<Signature>& signatures();              // in OpKind order
 const Signature* find_signature(std::string_view name);  // nullptr: no op a file can write
+std::string unknown_operation(std::string_view name);    // the message, with the nearest one
 
 }  // namespace culet::plan

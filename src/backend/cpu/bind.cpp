@@ -10,7 +10,7 @@ namespace {
 
 const OpEntry* find_entry(plan::OpKind kind) {
   for (std::span<const OpEntry> family :
-       {linear_ops(), row_ops(), attention_ops(), memory_ops(), expert_ops()}) {
+       {linear_ops(), row_ops(), attention_ops(), memory_ops(), expert_ops(), pool_ops()}) {
     for (const OpEntry& entry : family) {
       if (entry.kind == kind) return &entry;
     }

@@ -3,7 +3,8 @@
 // prepare() makes the BoundOps once; after that nothing in them changes. run() makes a Step for
 // each pass and calls fn(op, step) down the list. Op families: ops_linear.cpp (products and
 // quantize's consumers), ops_rows.cpp (everything that works row by row), ops_attention.cpp
-// (append, attend), ops_memory.cpp (short_conv), ops_experts.cpp (route, experts).
+// (append, attend), ops_memory.cpp (short_conv), ops_experts.cpp (route, experts), ops_pool.cpp
+// (pool).
 #pragma once
 
 #include "backend/cpu/region.h"
@@ -171,6 +172,7 @@ std::span<const OpEntry> row_ops();
 std::span<const OpEntry> attention_ops();
 std::span<const OpEntry> memory_ops();
 std::span<const OpEntry> expert_ops();
+std::span<const OpEntry> pool_ops();
 
 // ops_linear.cpp: whether `next` may join `run`, a linear before it with the same input.
 bool can_join(const BoundOp& run, const BoundOp& next);

@@ -488,6 +488,52 @@ TEST(Embed, ByPositionAndByType) {
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
 }
 
+// A row of each segment that wants one, whatever else is in the pass.
+TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
+  constexpr size_t kWidth = 200;  // no multiple of a task's columns
+  for (const bool mean : {true, false}) {
+    TestModel m;
+    const TensorId table = m.matrix(TensorType::F32, kTokens, kWidth);
+    const ValueId x = m.value({kWidth}), y = m.value({kWidth}, RowSet::kWanted);
+    m.op(OpKind::embed, {}, {x}, {table});
+    m.op(OpKind::pool, {x}, {y}, {}, {.mean = mean});
+    m.plan.outputs.push_back({"y", y});
+    m.finish();
+    const std::vector<float> rows = m.dequantized(table);
+    const std::vector<int32_t> one = {0};
+    std::vector<std::vector<int32_t>> sequences;
+    std::vector<Segment> batch;
+    for (const size_t n : {1, 70, 3, 16, 17, 33}) sequences.push_back(some_tokens(n, 5));
+    for (const auto& tokens : sequences) batch.push_back({nullptr, 0, tokens, one});
+    batch[2].wanted = {};
+    std::vector<float> want;
+    for (const int threads : {1, 3}) {
+      Prepared p(m, threads);
+      ASSERT_TRUE(p.executor->run(*p.workspace, batch));
+      const auto output = p.executor->output(*p.workspace, "y");
+      const std::vector<float> got(output.begin(), output.end());
+      ASSERT_EQ(got.size(), 5 * kWidth);
+      size_t at = 0;
+      for (const Segment& segment : batch) {
+        if (segment.wanted.empty()) continue;
+        for (size_t c = 0; c < kWidth; ++c, ++at) {
+          double sum = 0;
+          for (const int32_t t : segment.tokens)
+            sum += static_cast<double>(rows[static_cast<size_t>(t) * kWidth + c]);
+          const auto first = static_cast<size_t>(segment.tokens[0]);
+          const double expected = mean ? sum / static_cast<double>(segment.tokens.size())
+                                       : static_cast<double>(rows[first * kWidth + c]);
+          ASSERT_NEAR(got[at], expected, mean ? 1e-6 : 0) << at;
+        }
+      }
+      if (want.empty()) want = got;
+      expect_bits(got, want, std::to_string(threads) + " threads");
+      ASSERT_TRUE(p.executor->run(*p.workspace, {batch.data() + 2, 1}));
+      EXPECT_TRUE(p.executor->output(*p.workspace, "y").empty());
+    }
+  }
+}
+
 TEST(Suppress, ListedColumnsAreMinusInfinityAndOthersAreUntouched) {
   TestModel m;
   const TensorId table = m.matrix(TensorType::F32, kTokens, 40000);
