@@ -15,7 +15,8 @@
 //   --keys T --values T f32, f16, bf16, q8_0
 //   --reference         also a session with f32 keys and values: mean KL of the distributions to it
 //   --fork              also the time of forks at the end
-//   --young N           also the time of a token at the end against one of a session that has seen N
+//   --young N           also the time of a token at the end against one of a session that has seen
+//   N
 //                       tokens: 200 pairs of appends, in turns
 //   --threads N --precise
 #include "culet/engine.h"

@@ -22,6 +22,7 @@ GOLDEN = Path(__file__).resolve().parent / "golden"
 GEMMA = str(GOLDEN / "tiny/gemma3/model-q8_0.gguf")     # text in and out, no chat template
 LLAMA = str(GOLDEN / "tiny/llama/model-q8_0.gguf")
 BERT = str(GOLDEN / "tiny/bert/model.gguf")             # an encoder
+EMBEDDING = str(GOLDEN / "tiny/gemma-embedding/model.gguf")  # one whose vectors have length 1
 DRAFTER = str(GOLDEN / "tiny/gemma4-assistant/model.gguf")
 CULET = ""                                              # set by main()
 
@@ -322,6 +323,67 @@ class Score(Case):
             self.assertEqual(culet("score", GEMMA, stdin=b"the rain", env=env).stdout, plain, env)
 
 
+class Embed(Case):
+    def test_lines_arguments_and_objects_agree(self):
+        texts = ["the rain", "rain in the night", "the rain"]
+        by_name = lines(self.ok(culet("embed", BERT, *texts)))
+        self.assertEqual([len(v) for v in by_name], [64, 64, 64])
+        self.assertEqual(by_name[0], by_name[2])
+        self.assertNotEqual(by_name[0], by_name[1])
+        piped = "\r\n".join(texts).encode()
+        self.assertEqual(lines(self.ok(culet("embed", BERT, stdin=piped))), by_name)
+        self.assertEqual(lines(self.ok(culet("embed", BERT, "-", stdin=piped + b"\n"))), by_name)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(piped)
+            file.flush()
+            self.assertEqual(lines(self.ok(culet("embed", BERT, "--file", file.name))), by_name)
+        objects = lines(self.ok(culet("embed", BERT, "--json", *texts)))
+        self.assertEqual([list(o) for o in objects], [["index", "text", "tokens", "vector"]] * 3)
+        self.assertEqual([(o["index"], o["text"], o["vector"]) for o in objects],
+                         list(zip(range(3), texts, by_name)))
+        self.assertEqual(objects[0]["tokens"],
+                         len(json.loads(culet("tokenize", BERT, texts[0]).stdout)))
+
+    def test_normalize(self):
+        plain, = lines(self.ok(culet("embed", BERT, "the rain")))
+        unit, = lines(self.ok(culet("embed", BERT, "the rain", "--normalize")))
+        length = math.sqrt(sum(x * x for x in plain))
+        self.assertGreater(abs(length - 1), 0.1)
+        for x, y in zip(plain, unit):
+            self.assertAlmostEqual(x / length, y, 6)
+        raw, = lines(self.ok(culet("embed", EMBEDDING, "the rain")))  # of length 1 by itself
+        self.assertAlmostEqual(sum(x * x for x in raw), 1, 5)
+
+    def test_many_lines_come_in_order(self):
+        texts = [("the rain " * (i % 7 + 1)).strip() for i in range(600)]
+        vectors = lines(self.ok(culet("embed", BERT, stdin="\n".join(texts).encode())))
+        self.assertEqual(len(vectors), 600)
+        for i in range(600):
+            self.assertEqual(vectors[i], vectors[i % 7], i)
+
+    def test_refusals(self):
+        self.assert_error(culet("embed", LLAMA, "the rain"), 1, LLAMA, "is a decoder", "encoder")
+        self.assert_error(culet("embed", BERT, "the rain", ""), 1, "text 2 is empty")
+        self.assert_error(culet("embed", BERT, "  "), 1, "text 1 is empty")
+        self.assert_error(culet("embed", BERT, stdin=b"a\n\nb\n"), 1, "line 2 of standard input is empty")
+        self.assert_error(culet("embed", BERT, stdin=b""), 1, "standard input has no lines")
+        long = "rain " * 400
+        needed = len(json.loads(culet("tokenize", BERT, long).stdout))
+        refused = culet("embed", BERT, "the rain", long)
+        self.assert_error(refused, 1, "text 2", str(needed), "128")
+        self.assertEqual(refused.stdout, b"")
+        self.assert_error(culet("embed", BERT, "a", "--file", "b"), 2, "--file")
+        self.assert_error(culet("embed", BERT, "--file", "/no/such"), 1, "/no/such")
+        with tempfile.TemporaryDirectory() as folder:
+            none = folder + "/none.gguf"
+            data = Path(BERT).read_bytes()
+            key = b"bert.pooling_type" + struct.pack("<I", 4)
+            at = data.index(key) + len(key)
+            Path(none).write_bytes(data[:at] + struct.pack("<I", 0) + data[at + 4:])
+            self.assert_error(culet("embed", none, "the rain"), 1, "no output 'pooled'")
+            self.assertIn("none: the file names no pooling", self.ok(culet("show", none)).stdout.decode())
+
+
 class Run(Case):
     @classmethod
     def setUpClass(cls):
@@ -558,9 +620,10 @@ class Inspect(Case):
 
     def test_encoders(self):
         text = self.ok(culet("show", BERT)).stdout.decode()
-        for word in ("bert (encoder)", "128 tokens", "longer than an ordinary pass"):
+        for word in ("bert (encoder)", "128 tokens", "64 numbers a text", "longer than an ordinary pass"):
             self.assertIn(word, text)
-        self.assertEqual(json.loads(self.ok(culet("show", BERT, "--json")).stdout)["kind"], "encoder")
+        shown = json.loads(self.ok(culet("show", BERT, "--json")).stdout)
+        self.assertEqual((shown["kind"], shown["vector_width"]), ("encoder", 64))
         plan = self.ok(culet("explain", BERT)).stdout.decode()
         for word in ("mask=full", "embed(token_types, by=type)", "gelu_erf"):
             self.assertIn(word, plan)

@@ -2,6 +2,7 @@
 //
 //   * float activations: the reference's rows within its tolerance, and what pooling makes of them
 //     (tests/golden/tiny/SOURCE.md says how they were made);
+//   * the vector of each sequence, which the architecture file pools, normalizes and projects;
 //   * any company in a pass, any number of threads, any instruction set, fused or not, repacked or
 //     not: the same bits.
 #include "support.h"
@@ -10,7 +11,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <unistd.h>
+#include <utility>
 
 namespace culet::test {
 namespace {
@@ -29,6 +36,12 @@ Rows encode_all(const Model& model, const Sequences& sequences) {
 }
 std::vector<float> encode_one(const Model& model, const std::vector<Token>& tokens) {
   return encode_all(model, {tokens})[0];
+}
+
+Rows embed_all(const Model& model, const Sequences& sequences, const EmbedOptions& options = {}) {
+  auto vectors = embed(model, sequences, options);
+  EXPECT_TRUE(vectors) << (vectors ? "" : vectors.error().message);
+  return vectors ? *std::move(vectors) : Rows(sequences.size(), std::vector<float>(1));
 }
 
 class Encoder : public testing::TestWithParam<const char*> {
@@ -89,6 +102,96 @@ TEST_P(Encoder, HiddenRowsAndWhatPoolingMakesOfThem) {
             pooled);
 }
 
+// bert's file asks for the first row, modernbert's for the mean; gemma-embedding's mean has
+// length 1.
+TEST_P(Encoder, VectorsAreWhatTheFileAsksFor) {
+  const std::string name = GetParam();
+  const std::string what = name == "bert"         ? "pooled_cls"
+                           : name == "modernbert" ? "pooled_mean"
+                                                  : "pooled_mean_l2";
+  const double tolerance =
+      expected_["tolerance"][name == "bert" ? "hidden_abs" : "pooled_abs"].get<double>();
+  const auto model = this->model();
+  EXPECT_EQ(model->info().vector_width, static_cast<int64_t>(width_));
+  const auto few = expected_["short"]["tokens"].get<std::vector<Token>>();
+  const Rows vectors = embed_all(*model, {tokens_, few});
+  ASSERT_EQ(vectors[0].size(), width_);
+  EXPECT_LE(largest_difference(vectors[0], expected_[what]), tolerance);
+  if (name != "gemma-embedding") {
+    EXPECT_LE(largest_difference(vectors[1], expected_["short"][what]), tolerance);
+  }
+  if (name == "bert") {
+    const std::vector<float> rows = encode_one(*model, tokens_);
+    EXPECT_EQ(first_difference({vectors[0]}, {{rows.begin(), rows.begin() + 64}}), "");
+  }
+  const Rows unit = embed_all(*model, {tokens_}, {.normalize = true});
+  double length = 0;
+  for (const float x : unit[0]) length += static_cast<double>(x) * static_cast<double>(x);
+  EXPECT_NEAR(length, 1, 1e-6);
+  if (what == "pooled_mean") {
+    EXPECT_LE(largest_difference(unit[0], expected_["pooled_mean_l2"]), tolerance);
+  }
+}
+
+// The other pooling of the same weights: the file's pooling_type, changed in a copy.
+TEST_P(Encoder, PoolingFollowsTheFile) {
+  const std::string name = GetParam();
+  const std::string source = file_of(name + "/model.gguf");
+  const auto with = [&](uint32_t pooling) {
+    const std::string path = (std::filesystem::temp_directory_path() /
+                              ("culet-pooling-" + name + std::to_string(getpid())))
+                                 .string();
+    std::ifstream in(source, std::ios::binary);
+    std::string data((std::istreambuf_iterator<char>(in)), {});
+    const std::string arch = name == "modernbert" ? "modern-bert" : name;
+    const size_t at = data.find(arch + ".pooling_type") + arch.size() + 13 + 4;
+    std::memcpy(data.data() + at, &pooling, 4);
+    std::ofstream(path, std::ios::binary) << data;
+    auto loaded = Model::load(path, {.threads = 2, .precise = true});
+    std::filesystem::remove(path);
+    return loaded;
+  };
+  const auto unknown = with(3);
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("pooling_type is not supported"), std::string::npos);
+  const auto none = with(0);
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_EQ((*none)->info().vector_width, 0);
+  EXPECT_EQ(encode_one(**none, tokens_).size(), tokens_.size() * width_);
+  const auto refused = embed(**none, Sequences{tokens_});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(refused.error().message.find("no output 'pooled'"), std::string::npos);
+  if (name == "gemma-embedding") return;
+  for (const auto& [pooling, what] : {std::pair{1u, "pooled_mean"}, {2u, "pooled_cls"}}) {
+    const auto model = with(pooling);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_LE(largest_difference(embed_all(**model, {tokens_})[0], expected_[what]),
+              expected_["tolerance"]["hidden_abs"].get<double>())
+        << what;
+  }
+}
+
+TEST_P(Encoder, VectorsHaveTheSameBitsInAnyCompany) {
+  Sequences all = sequences();
+  all.erase(all.begin() + 1);  // the empty one
+  for (int i = 0; i < 150; ++i) all.push_back({static_cast<Token>(i), 3});
+  const ModelOptions plain{.threads = 1, .fuse = false, .isa = "scalar"};
+  Rows want;
+  const auto one = model(plain);
+  for (const auto& tokens : all) want.push_back(embed_all(*one, {tokens})[0]);
+  for (const std::string& isa : usable_sets()) {
+    for (const int threads : {1, 3}) {
+      for (const int rows : {1, 40, 2000}) {
+        ModelOptions options{.threads = threads, .isa = isa};
+        options.pass_rows = rows;
+        EXPECT_EQ(first_difference(embed_all(*model(options), all), want), "")
+            << isa << ", " << threads << " threads, passes of " << rows << " rows";
+      }
+    }
+  }
+}
+
 TEST_P(Encoder, InstructionSetsAndFusionGiveTheSameBits) {
   ModelOptions plain{.threads = 1, .fuse = false, .isa = "scalar"};
   const Sequences all = sequences();
@@ -140,8 +243,18 @@ TEST_P(Encoder, WhatCannotBeReadIsAnErrorBeforeAnyWork) {
     EXPECT_EQ(rows.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(rows.error().message.find("sequence 1"), std::string::npos) << rows.error().message;
   }
+  rows = embed(*model, all, {}, count);
+  ASSERT_FALSE(rows);
+  EXPECT_EQ(rows.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(rows.error().message.find(std::to_string(most + 1)), std::string::npos);
+  rows = embed(*model, Sequences{tokens_, {}}, {}, count);
+  ASSERT_FALSE(rows);
+  EXPECT_EQ(rows.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(rows.error().message.find("sequence 1 is empty"), std::string::npos);
   EXPECT_EQ(calls, 0);
   EXPECT_TRUE(encode_all(*model, {}).empty());
+  EXPECT_TRUE(embed_all(*model, {}).empty());
+  EXPECT_EQ(model->info().sequence_length, static_cast<int64_t>(most));
 }
 
 TEST_P(Encoder, StopsWhenAsked) {
@@ -184,6 +297,42 @@ TEST(Decoder, MakesNoVectors) {
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(rows.error().message.find("is a decoder"), std::string::npos) << rows.error().message;
+  EXPECT_EQ(model->info().vector_width, 0);
+  const auto vectors = embed(*model, Sequences{{1, 2, 3}});
+  ASSERT_FALSE(vectors);
+  EXPECT_EQ(vectors.error().message, rows.error().message);
+}
+
+// Behind the pooling come products: EmbeddingGemma's dense layers, here two matrices of its layers.
+TEST(Pooled, VectorsArePooledThenProjected) {
+  const std::string file = file_of("gemma-embedding/model.gguf");
+  ModelOptions options{.threads = 2, .precise = true};
+  options.arch_dir = arch_folder("dense");
+  const auto projected = load(file, options);
+  EXPECT_EQ(projected->info().vector_width, 64);
+  const Sequences all = {{2, 5, 77, 300, 1}, {2, 9, 1}};
+  const Rows vectors = embed_all(*projected, all);
+  const Rows hidden = encode_all(*projected, all);
+  const auto gguf = format::GgufFile::open(file);
+  ASSERT_TRUE(gguf);
+  const auto weights = [&](const char* name) {
+    const format::TensorInfo* t = gguf->tensor(name);
+    const auto* data = reinterpret_cast<const float*>(t->data);
+    return std::vector<double>(data, data + t->elements());
+  };
+  const auto times = [](const std::vector<double>& w, const std::vector<double>& x) {
+    std::vector<double> y(w.size() / x.size());
+    for (size_t i = 0; i < w.size(); ++i) y[i / x.size()] += w[i] * x[i % x.size()];
+    return y;
+  };
+  for (size_t s = 0; s < all.size(); ++s) {
+    std::vector<double> mean(64);
+    for (size_t i = 0; i < hidden[s].size(); ++i)
+      mean[i % 64] += static_cast<double>(hidden[s][i]) / static_cast<double>(all[s].size());
+    const std::vector<double> want =
+        times(weights("blk.0.ffn_down.weight"), times(weights("blk.0.ffn_up.weight"), mean));
+    for (size_t i = 0; i < 64; ++i) EXPECT_NEAR(vectors[s][i], want[i], 1e-4) << s << " " << i;
+  }
 }
 
 // A sequence longer than an ordinary pass asks for the memory first.

@@ -16,8 +16,8 @@ import unittest
 from pathlib import Path
 
 CULET = ""   # set by main()
-COMMANDS = ["run", "tokenize", "score", "explain", "bench", "arch", "show", "list", "rm", "pull",
-            "quantize", "completion"]
+COMMANDS = ["run", "tokenize", "score", "embed", "explain", "bench", "arch", "show", "list", "rm",
+            "pull", "quantize", "completion"]
 
 
 class Case(unittest.TestCase):
@@ -74,7 +74,7 @@ class Help(Case):
         self.assertEqual(self.options("tokenize"),
                          {"--help", "--arch-dir", "--no-bos", "--parse-special"})
         running = {"--threads", "--precise", "--no-repack", "--arch-dir"}
-        for command in ("run", "score", "bench", "show"):
+        for command in ("run", "score", "embed", "bench", "show"):
             self.assertLessEqual(running, self.options(command), command)
         page = self.culet("explain", "--help")
         plain, profile = page.split("With --profile:")

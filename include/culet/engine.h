@@ -83,13 +83,16 @@ struct Sampling {
 // What `culet show` prints.
 struct ModelInfo {
   std::string path, architecture, name;
-  // "decoder": continues texts (Session); "encoder": makes vectors (encode); "drafter": guesses
-  // tokens for its target (draft).
+  // "decoder": continues texts (Session); "encoder": makes vectors (encode, embed); "drafter":
+  // guesses tokens for its target (draft).
   std::string kind;
   std::string arch_origin, arch_sha256;
   uint64_t file_bytes = 0, parameters = 0, tensors = 0;
   std::vector<std::pair<std::string, uint64_t>> tensor_types;  // type name, number of tensors
   int64_t context_length = 0, vocabulary = 0, layers = 0, width = 0;
+  int64_t vector_width = 0;  // numbers of a vector that embed makes; 0: it makes none
+  // Tokens of the longest sequence that encode and embed read; 0: none, or text_only.
+  int64_t sequence_length = 0;
   std::string isa{};
   bool precise = false, has_chat_template = false;
   int threads = 0;
@@ -267,6 +270,18 @@ std::vector<Result<void>> append_batch(std::span<const BatchItem> items,
 Result<std::vector<std::vector<float>>> encode(const Model& model,
                                                std::span<const std::vector<Token>> sequences,
                                                const Session::Progress& progress = {});
+
+// One vector of each whole sequence, info().vector_width numbers: what the architecture file makes
+// of the hidden rows of its tokens (output `pooled`). Its bits depend on the sequence alone.
+// Errors as encode's, and before any work: kUnsupported (the model makes no such vectors),
+// kInvalidArgument (an empty sequence).
+struct EmbedOptions {
+  bool normalize = false;  // to length 1 (L2), as a cosine wants it; a vector of zeros stays
+};
+Result<std::vector<std::vector<float>>> embed(const Model& model,
+                                              std::span<const std::vector<Token>> sequences,
+                                              const EmbedOptions& options = {},
+                                              const Session::Progress& progress = {});
 
 // One step of a drafter: what may follow `token`, which in turn may follow the session's tokens.
 //

@@ -79,6 +79,17 @@ constexpr std::string_view kScoreFooter =
     "  echo -n \"The sky is blue\" | culet score model.gguf --top 3\n"
     "  echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32";
 
+constexpr std::string_view kEmbedFooter =
+    "Prints a JSON line a text: its vector as an array of numbers, or with --json an object\n"
+    "{index, text, tokens, vector}. MODEL is an encoder with a pooling (culet show says so); a "
+    "text\n"
+    "is never cut: one that is longer than the model reads, or empty, is an error before any "
+    "work.\n"
+    "\nExamples:\n"
+    "  culet embed model.gguf \"The first text\" \"The second one\"\n"
+    "  culet embed model.gguf --file texts.txt --normalize > vectors.jsonl\n"
+    "  culet embed model.gguf --json < texts.txt | jq '.vector | length'";
+
 constexpr std::string_view kShowFooter =
     "Examples:\n"
     "  culet show model.gguf\n"
@@ -406,6 +417,20 @@ CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
   return command;
 }
 
+CLI::App* add_embed(CLI::App* app, EmbedArguments* embed) {
+  CLI::App* command = add_command(app, "embed", "Print the vectors of texts");
+  add_model_to_run(command, &embed->model);
+  CLI::Option* texts = command->add_option(
+      "TEXT", embed->texts, "The texts; \"-\" or nothing: standard input, a text a line");
+  command->add_option("--file", embed->file, "File with a text in each line, instead of TEXT")
+      ->type_name("FILE")
+      ->excludes(texts);
+  command->add_flag("--json", embed->json, "Print an object a text instead of the vector alone");
+  command->add_flag("--normalize", embed->normalize, "Make every vector 1 long (L2)");
+  command->footer(footer(kEmbedFooter));
+  return command;
+}
+
 CLI::App* add_show(CLI::App* app, ShowArguments* show) {
   CLI::App* command = add_command(app, "show", "Print what is in a model file");
   add_model_to_run(command, &show->model);
@@ -574,6 +599,7 @@ struct Commands {
   RunArguments run;
   TokenizeArguments tokenize;
   ScoreArguments score;
+  EmbedArguments embed;
   ExplainArguments explain;
   BenchArguments bench;
   ArchArguments arch;
@@ -594,6 +620,7 @@ struct Commands {
     add_run(&app, &run);
     add_tokenize(&app, &tokenize);
     add_score(&app, &score);
+    add_embed(&app, &embed);
     add_explain(&app, &explain);
     add_bench(&app, &bench);
     add_arch(&app, &arch);
@@ -643,6 +670,7 @@ Result<Arguments> Commands::arguments() {
   }
   if (name == "tokenize") return with_environment(std::move(tokenize));
   if (name == "score") return with_environment(std::move(score));
+  if (name == "embed") return with_environment(std::move(embed));
   if (name == "explain") return with_environment(std::move(explain));
   if (name == "bench") return with_environment(std::move(bench));
   if (name == "arch") {

@@ -57,6 +57,13 @@ struct ScoreArguments {
   MemoryArguments memory;
 };
 
+struct EmbedArguments {
+  ModelArguments model;
+  std::vector<std::string> texts;   // none or one "-": standard input, a text a line
+  std::optional<std::string> file;  // instead of texts; "-": standard input
+  bool json = false, normalize = false;
+};
+
 struct ExplainArguments {
   ModelArguments model;
   bool profile = false, all = false;
@@ -117,9 +124,9 @@ struct Page {
 };
 
 using Arguments =
-    std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments, ExplainArguments,
-                 ShowArguments, ListArguments, RemoveArguments, PullArguments, BenchArguments,
-                 ArchArguments, QuantizeArguments, CompleteArguments>;
+    std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments, EmbedArguments,
+                 ExplainArguments, ShowArguments, ListArguments, RemoveArguments, PullArguments,
+                 BenchArguments, ArchArguments, QuantizeArguments, CompleteArguments>;
 
 // Errors (all of them usage errors): one sentence that says which help to read.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);

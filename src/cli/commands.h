@@ -16,6 +16,7 @@ constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells report it
 Result<int> run_command(const RunArguments& arguments, Output& out);
 Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out);
 Result<int> score_command(const ScoreArguments& arguments, Output& out);
+Result<int> embed_command(const EmbedArguments& arguments, Output& out);
 Result<int> explain_command(const ExplainArguments& arguments, Output& out);
 Result<int> profile_command(const ExplainArguments& arguments, Output& out);
 Result<int> bench_command(const BenchArguments& arguments, Output& out);

@@ -78,6 +78,7 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
           {"tensor_bytes", type_bytes},
           {"layers", info.layers},
           {"width", info.width},
+          {"vector_width", info.vector_width},
           {"vocabulary", info.vocabulary},
           {"context_length", info.context_length},
           {"chat_template", info.has_chat_template},
@@ -187,6 +188,11 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
   line("shape",
        fmt::format("{} layers, width {}, vocabulary {}", info.layers, info.width, info.vocabulary));
   line("context", fmt::format("{} tokens", info.context_length));
+  if (info.kind == "encoder") {
+    line("vectors", info.vector_width > 0
+                        ? fmt::format("{} numbers a text (culet embed)", info.vector_width)
+                        : "none: the file names no pooling");
+  }
   line("chat template", info.has_chat_template ? "yes" : "no");
   line("sampling",
        fmt::format("temperature {}, top-k {}, top-p {}, min-p {}, repeat penalty {} of {}",

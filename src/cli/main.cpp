@@ -32,6 +32,7 @@ struct Dispatch {
     return tokenize_command(arguments, out);
   }
   Result<int> operator()(const ScoreArguments& arguments) { return score_command(arguments, out); }
+  Result<int> operator()(const EmbedArguments& arguments) { return embed_command(arguments, out); }
   Result<int> operator()(const ExplainArguments& arguments) {
     return arguments.profile ? profile_command(arguments, out) : explain_command(arguments, out);
   }

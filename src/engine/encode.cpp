@@ -1,4 +1,5 @@
-// Takes sequences of tokens, gives the hidden rows that an encoder makes of them.
+// Takes sequences of tokens, gives the hidden rows that an encoder makes of them, or the vector
+// that it pools them to.
 //
 // A sequence is whole in one pass, because every row sees all of it. Passes are filled with whole
 // sequences in order, up to the rows of an ordinary pass; a sequence that is longer has a pass of
@@ -12,21 +13,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 namespace culet {
 namespace engine {
 namespace {
 
+// What a call reads of the plan: an output with a row of each token, or one of each sequence.
+struct What {
+  std::string_view output;
+  bool pooled;
+};
+constexpr What kRows{kHidden, false}, kVectors{kPooled, true};
+constexpr int32_t kOne[] = {0};  // any token asks for the row of its sequence
+
 using Sequences = std::span<const std::vector<Token>>;
 using Rows = std::vector<std::vector<float>>;
 
-Result<void> check_model(const ModelImpl& model) {
+Result<void> check_model(const ModelImpl& model, const What& what) {
   if (model.info().kind != "encoder") {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} is a {} (architecture {}), and only encoders make vectors of "
                             "texts; take one of those",
                             model.info().path, model.info().kind, model.info().architecture));
+  }
+  if (what.pooled && model.info().vector_width == 0) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} makes no vector of a text: architecture {} gives this file no "
+                            "output '{}', for it names no pooling; call culet::encode for the "
+                            "rows of the tokens, or take another model",
+                            model.info().path, model.info().architecture, what.output));
   }
   if (!model.loaded().executor) {
     return fail(ErrorCode::kInvalidArgument,
@@ -35,16 +52,14 @@ Result<void> check_model(const ModelImpl& model) {
   return {};
 }
 
-// Tokens of a sequence, at most.
-int64_t longest_sequence(const ModelImpl& model) {
-  const int64_t trained = model.info().context_length;
-  const int64_t most =
-      std::min<int64_t>(model.executor().limits().rows, model.executor().positions());
-  return trained > 0 ? std::min(trained, most) : most;
-}
-
-Result<void> check_sequence(const ModelImpl& model, size_t index, std::span<const Token> tokens) {
-  const int64_t most = longest_sequence(model);
+Result<void> check_sequence(const ModelImpl& model, const What& what, size_t index,
+                            std::span<const Token> tokens) {
+  if (what.pooled && tokens.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("sequence {} is empty, and there is no vector of nothing; leave it out",
+                            index));
+  }
+  const int64_t most = model.info().sequence_length;
   if (static_cast<int64_t>(tokens.size()) > most) {
     return fail(ErrorCode::kExhausted,
                 fmt::format("sequence {} has {} tokens, but {} reads at most {} at once, and what "
@@ -81,8 +96,8 @@ Result<void> check_room(const ModelImpl& model, int64_t longest) {
 
 class Encoding {
  public:
-  Encoding(const ModelImpl& model, Sequences sequences)
-      : model_(model), sequences_(sequences), rows_(sequences.size()) {
+  Encoding(const ModelImpl& model, const What& what, Sequences sequences)
+      : model_(model), what_(what), sequences_(sequences), rows_(sequences.size()) {
     for (const auto& tokens : sequences) all_ += static_cast<int64_t>(tokens.size());
   }
 
@@ -101,39 +116,45 @@ class Encoding {
   // The next sequences that fit a pass, one at least.
   Result<void> run_pass(backend::Workspace* workspace) {
     const size_t first = next_;
+    const auto most = static_cast<size_t>(model_.executor().limits().wanted);
+    const std::span<const int32_t> wanted = what_.pooled ? kOne : std::span<const int32_t>();
     int64_t rows = 0;
     segments_.clear();
     for (; next_ < sequences_.size(); ++next_) {
       const auto size = static_cast<int64_t>(sequences_[next_].size());
       if (rows > 0 && rows + size > model_.loaded().pass_rows) break;
+      if (what_.pooled && segments_.size() == most) break;
       rows += size;
-      segments_.push_back({nullptr, 0, sequences_[next_], {}});
+      segments_.push_back({nullptr, 0, sequences_[next_], wanted});
     }
     if (rows == 0) return {};
     CULET_TRY_VOID(model_.run(*workspace, segments_));
     done_ += rows;
-    return read(first, model_.executor().output(*workspace, kHidden));
+    return read(first, model_.executor().output(*workspace, what_.output));
   }
 
-  Result<void> read(size_t first, std::span<const float> hidden) {
-    const auto width = static_cast<size_t>(model_.executor().output_width(kHidden));
+  Result<void> read(size_t first, std::span<const float> all) {
+    const auto width = static_cast<size_t>(model_.executor().output_width(what_.output));
     for (size_t s = first; s < next_; ++s) {
-      const std::span<const float> own = hidden.first(sequences_[s].size() * width);
-      hidden = hidden.subspan(own.size());
-      for (size_t r = 0; r < sequences_[s].size(); ++r) {
+      const size_t rows = what_.pooled ? 1 : sequences_[s].size();
+      const std::span<const float> own = all.first(rows * width);
+      all = all.subspan(own.size());
+      for (size_t r = 0; r < rows; ++r) {
         if (model_.is_finite(own.subspan(r * width, width))) continue;
+        const std::string which = what_.pooled ? "vector" : fmt::format("row of token {}", r);
         return fail(ErrorCode::kNumeric,
-                    fmt::format("the row of token {} of sequence {} is not finite: the model file "
-                                "is damaged or its values overflow; compare with --precise",
-                                r, s));
+                    fmt::format("the {} of sequence {} is not finite: the model file is damaged or "
+                                "its values overflow; compare with --precise",
+                                which, s));
       }
       rows_[s].assign(own.begin(), own.end());
     }
-    CULET_CHECK(hidden.empty());
+    CULET_CHECK(all.empty());
     return {};
   }
 
   const ModelImpl& model_;
+  What what_;
   Sequences sequences_;
   Rows rows_;
   std::vector<backend::Segment> segments_;
@@ -141,27 +162,53 @@ class Encoding {
   int64_t done_ = 0, all_ = 0;
 };
 
+Result<Rows> encode(const Model& model, const What& what, Sequences sequences,
+                    const Session::Progress& progress) {
+  const ModelImpl& own = impl(model);
+  CULET_TRY_VOID(check_model(own, what));
+  size_t longest = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    CULET_TRY_VOID(check_sequence(own, what, i, sequences[i]));
+    longest = std::max(longest, sequences[i].size());
+  }
+  CULET_TRY_VOID(check_room(own, static_cast<int64_t>(longest)));
+  base::set_float_mode();
+  try {
+    return Encoding(own, what, sequences).run(progress);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kExhausted,
+                "there is not enough memory to encode these sequences; use fewer or shorter ones");
+  }
+}
+
+// In float64 and in order, so that the machine does not matter.
+void normalize(std::vector<float>* vector) {
+  double sum = 0;
+  for (const float x : *vector) sum += static_cast<double>(x) * static_cast<double>(x);
+  if (sum == 0) return;
+  const double length = std::sqrt(sum);
+  for (float& x : *vector) x = static_cast<float>(static_cast<double>(x) / length);
+}
+
 }  // namespace
 }  // namespace engine
 
 Result<std::vector<std::vector<float>>> encode(const Model& model,
                                                std::span<const std::vector<Token>> sequences,
                                                const Session::Progress& progress) {
-  const engine::ModelImpl& impl = engine::impl(model);
-  CULET_TRY_VOID(engine::check_model(impl));
-  size_t longest = 0;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    CULET_TRY_VOID(engine::check_sequence(impl, i, sequences[i]));
-    longest = std::max(longest, sequences[i].size());
+  return engine::encode(model, engine::kRows, sequences, progress);
+}
+
+Result<std::vector<std::vector<float>>> embed(const Model& model,
+                                              std::span<const std::vector<Token>> sequences,
+                                              const EmbedOptions& options,
+                                              const Session::Progress& progress) {
+  CULET_TRY(std::vector<std::vector<float>> vectors,
+            engine::encode(model, engine::kVectors, sequences, progress));
+  if (options.normalize) {
+    for (std::vector<float>& vector : vectors) engine::normalize(&vector);
   }
-  CULET_TRY_VOID(engine::check_room(impl, static_cast<int64_t>(longest)));
-  base::set_float_mode();
-  try {
-    return engine::Encoding(impl, sequences).run(progress);
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kExhausted,
-                "there is not enough memory to encode these sequences; use fewer or shorter ones");
-  }
+  return vectors;
 }
 
 }  // namespace culet

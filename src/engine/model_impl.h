@@ -17,7 +17,8 @@ namespace culet::engine {
 
 class ModelImpl;
 
-constexpr std::string_view kLogits = "logits", kHidden = "hidden";  // outputs of plans
+// Outputs of plans.
+constexpr std::string_view kLogits = "logits", kHidden = "hidden", kPooled = "pooled";
 
 // A workspace borrowed for one call; goes back when it is destroyed. Out of memory: std::bad_alloc.
 class WorkspaceLease {

@@ -31,8 +31,8 @@ tl::unexpected<Error> no_sessions(const ModelInfo& model) {
   return fail(ErrorCode::kUnsupported,
               model.kind == "encoder"
                   ? fmt::format("{} is an encoder (architecture {}): it makes vectors of texts and "
-                                "cannot continue them, so it has no sessions; call culet::encode, "
-                                "or use a decoder",
+                                "cannot continue them, so it has no sessions; use culet embed "
+                                "(culet::embed, culet::encode), or use a decoder",
                                 model.path, model.architecture)
                   : fmt::format("{} is a drafter (architecture {}): it guesses tokens for the "
                                 "sessions of its target and has none of its own; call culet::draft",

@@ -306,6 +306,8 @@ void describe_plan(const plan::Compiled& compiled, ModelInfo* info) {
   info->context_length = compiled.context_length;
   info->layers = compiled.plan.n_layers;
   info->kind = compiled.plan.kind;
+  if (const plan::ValueId vector = compiled.plan.output("pooled"); vector != plan::kNone)
+    info->vector_width = compiled.plan.values[static_cast<size_t>(vector)].width;
   for (const plan::CacheSpec& cache : compiled.plan.caches) {
     info->caches.emplace_back(fmt::format("layer {} {}", cache.layer, cache.name), describe(cache));
   }
@@ -460,10 +462,20 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
   return prepare(options, model);
 }
 
+// Tokens of a sequence of an encoder, at most.
+int64_t longest_sequence(const LoadedModel& model) {
+  if (model.compiled.plan.kind != "encoder" || !model.executor) return 0;
+  const int64_t most =
+      std::min<int64_t>(model.executor->limits().rows, model.executor->positions());
+  const int64_t trained = model.compiled.context_length;
+  return trained > 0 ? std::min(trained, most) : most;
+}
+
 void describe_model(const ModelOptions& options, LoadedModel* model) {
   ModelInfo& info = model->info;
   describe_file(*model, &info);
   describe_plan(model->compiled, &info);
+  info.sequence_length = longest_sequence(*model);
   info.isa = model->kernels.isa;
   info.precise = options.precise;
   // A template that cannot be used is still there: rendering says what is wrong with it.
