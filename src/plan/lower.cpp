@@ -91,10 +91,10 @@ void pin_queries(Plan* plan) {
 }
 
 void select_rows(Plan* plan) {
-  size_t border = 0;  // ops from here on run for wanted rows only
+  if (plan->kind != "decoder") return;  // an encoder's rows all count, a drafter has but one
+  size_t border = 0;                    // ops from here on run for wanted rows only
   for (size_t k = 0; k < plan->ops.size(); ++k)
     if (writes_memory(plan->ops[k].kind)) border = k + 1;
-  if (border == 0) return;  // an encoder: every row counts
   std::vector<bool> all_rows(plan->values.size(), false);
   for (size_t k = 0; k < border; ++k)
     for (ValueId v : plan->ops[k].out) all_rows[static_cast<size_t>(v)] = true;
