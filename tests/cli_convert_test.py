@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""culet quantize from outside: output, comparison, refusals, Ctrl-C.
+"""culet quantize and culet convert from outside: output, comparison, refusals, Ctrl-C.
 
 Usage: cli_convert_test.py PATH_OF_CULET [unittest options]
 Runs on the tiny models of tests/golden.
@@ -206,6 +206,158 @@ class Check(Case):
         self.assertIn("none", self.fails(1, "quantize", WIDE, self.out, "Q8_0", "--check",
                                          str(self.folder / "none")))
         self.assertEqual(self.files(), ["empty", "text"])
+
+
+def gguf(path):
+    """(metadata, {name: (dims, bytes)}) of a file of float32 tensors."""
+    data = Path(path).read_bytes()
+    tensors, entries = struct.unpack_from("<QQ", data, 8)
+    scalar = {4: "<I", 5: "<i", 6: "<f", 7: "<?"}
+    at = 24
+
+    def text():
+        nonlocal at
+        size = struct.unpack_from("<Q", data, at)[0]
+        at += 8 + size
+        return data[at - size:at].decode()
+
+    def value(kind):
+        nonlocal at
+        if kind == 8:
+            return text()
+        if kind == 9:
+            element, count = struct.unpack_from("<IQ", data, at)
+            at += 12
+            return [value(element) for _ in range(count)]
+        at += struct.calcsize(scalar[kind])
+        return struct.unpack_from(scalar[kind], data, at - struct.calcsize(scalar[kind]))[0]
+
+    def number(code):
+        nonlocal at
+        at += struct.calcsize(code)
+        return struct.unpack_from(code, data, at - struct.calcsize(code))[0]
+
+    metadata = {}
+    for _ in range(entries):
+        key = text()
+        metadata[key] = value(number("<I"))
+    found = []
+    for _ in range(tensors):
+        name = text()
+        dims = [number("<Q") for _ in range(number("<I"))]
+        number("<I")
+        found.append((name, dims, number("<Q")))
+    start = (at + 31) // 32 * 32
+    out = {}
+    for name, dims, offset in found:
+        count = 1
+        for dim in dims:
+            count *= dim
+        out[name] = (dims, data[start + offset:start + offset + 4 * count])
+    return metadata, out
+
+
+class Convert(Case):
+    """Qwen 2 changes nothing of its tensors but their names."""
+    QWEN = str(GOLDEN / "tiny/qwen2/model.gguf")
+    LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+             "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_up": "mlp.up_proj",
+             "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj"}
+    TOP = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
+    WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+             r"\s*[\r\n]+|\s+(?!\S)|\s+")
+
+    def published(self, name="Tiny-Qwen"):
+        folder = self.folder / name
+        folder.mkdir()
+        metadata, tensors = gguf(self.QWEN)
+        header, body = {}, b""
+        for name, (dims, data) in tensors.items():
+            if name in self.TOP:
+                new = self.TOP[name]
+            else:
+                _, layer, rest = name.split(".", 2)
+                inner, kind = rest.rsplit(".", 1)
+                new = f"model.layers.{layer}.{self.LAYER[inner]}.{kind}"
+            header[new] = {"dtype": "F32", "shape": dims[::-1], "data_offsets": [len(body), len(body) + len(data)]}
+            body += data
+        text = json.dumps(header).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+        of = {key.removeprefix("qwen2."): value for key, value in metadata.items()}
+        config = {"architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": of["block_count"],
+                  "hidden_size": of["embedding_length"], "intermediate_size": of["feed_forward_length"],
+                  "num_attention_heads": of["attention.head_count"], "rope_theta": of["rope.freq_base"],
+                  "num_key_value_heads": of["attention.head_count_kv"], "vocab_size": 512,
+                  "max_position_embeddings": of["context_length"], "tie_word_embeddings": True,
+                  "rms_norm_eps": of["attention.layer_norm_rms_epsilon"]}
+        (folder / "config.json").write_text(json.dumps(config))
+        tokens, kinds = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
+        plain = {t: i for i, t in enumerate(tokens) if kinds[i] == 1}
+        added = [{"id": i, "content": t, "special": True} for i, t in enumerate(tokens) if kinds[i] == 3]
+        steps = [{"type": "Split", "pattern": {"Regex": self.WORDS}, "behavior": "Isolated", "invert": False},
+                 {"type": "ByteLevel", "use_regex": False}]
+        (folder / "tokenizer.json").write_text(json.dumps({
+            "added_tokens": added, "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
+            "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": plain, "merges": metadata["tokenizer.ggml.merges"]}}))
+        (folder / "tokenizer_config.json").write_text(json.dumps(
+            {"eos_token": "<|im_end|>", "bos_token": "<|endoftext|>", "add_bos_token": False}))
+        return folder
+
+    def test_the_same_predictions(self):
+        done = self.good("convert", str(self.published()), self.out, "--json")
+        value = json.loads(done.stdout)
+        self.assertEqual((value["type"], value["runs"], value["notes"]), ("F32", True, []))
+        self.assertEqual(value["bytes"], os.path.getsize(self.out))
+        self.assertEqual(done.stderr, b"")
+        text = b"the thing in there"
+        self.assertEqual(self.good("score", self.out, "-", stdin=text).stdout,
+                         self.good("score", self.QWEN, "-", stdin=text).stdout)
+        self.assertEqual(json.loads(self.good("show", self.out, "--json").stdout)["name"], "Tiny-Qwen")
+
+    def test_a_type(self):
+        done = self.good("convert", str(self.published()), self.out, "--type", "Q8_0", "--keep", "embd=F16")
+        self.assertIn(f"{self.out}: Q8_0, ", done.stdout.decode())
+        found = json.loads(self.good("show", self.out, "--json").stdout)
+        self.assertEqual({"Q8_0", "F16", "F32"} - set(json.dumps(found).split('"')), set())
+
+    def test_a_family_of_ones_own(self):
+        family = self.folder / "mine.family"
+        family.write_text("family qwen2\nmodels None\ninclude qwen2\n"
+                          "require hidden_size == 65 : the width is {hidden_size}, not 65\n")
+        folder = str(self.published())
+        self.assertIn("the width is 64, not 65", self.fails(1, "convert", folder, self.out, "--family", str(family)))
+        family.write_text("family qwen2\ninclude qwen2\n")
+        self.good("convert", folder, self.out, "--family", str(family))
+        family.write_text("family qwen2\ninclude qwen\n")
+        self.assertIn("mine.family:2: there is no family file 'qwen'",
+                      self.fails(1, "convert", folder, self.out, "--family", str(family)))
+
+    def test_what_cannot_run_here_is_told(self):
+        family = self.folder / "mine.family"
+        family.write_text("family qwen9\ninclude qwen2\n")
+        done = self.good("convert", str(self.published()), self.out, "--family", str(family))
+        self.assertIn("the file is written, but cannot be run here: ", done.stderr.decode())
+        self.assertIn("qwen9", done.stderr.decode())
+
+    def test_folders_that_cannot_be(self):
+        none = self.folder / "none"
+        self.assertIn("is no folder", self.fails(1, "convert", str(none), self.out))
+        none.mkdir()
+        self.assertIn("has no config.json", self.fails(1, "convert", str(none), self.out))
+        (none / "config.json").write_text('{"architectures": ["Other"]}')
+        (none / "pytorch_model.bin").write_text("")
+        self.assertIn("has no *.safetensors; its other files", self.fails(1, "convert", str(none), self.out))
+        folder = self.published()
+        (folder / "config.json").write_text("{")
+        self.assertIn("config.json: JSON error", self.fails(1, "convert", str(folder), self.out))
+        (folder / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
+        self.assertIn("'GPT2LMHeadModel' are not known; there are ", self.fails(1, "convert", str(folder), self.out))
+        weights = folder / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+        self.assertIn("model.safetensors: the data of", self.fails(1, "convert", str(folder), self.out))
+        self.assertIn("no type; use", self.fails(2, "convert", str(folder), self.out, "--type", "Q1"))
+        self.assertFalse(Path(self.out).exists())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 CULET = ""   # set by main()
 COMMANDS = ["run", "tokenize", "score", "embed", "explain", "bench", "arch", "show", "list", "rm",
-            "pull", "quantize", "completion"]
+            "pull", "quantize", "convert", "completion"]
 
 
 class Case(unittest.TestCase):
@@ -128,6 +128,8 @@ class Words(Case):
         self.assertEqual(self.words("quantize", "m", ""), [":files .gguf"])
         self.assertEqual(self.words("quantize", "m", "out", "Q4_K_"), ["Q4_K_M", "Q4_K_S"])
         self.assertEqual(self.words("quantize", "m", "--check", ""), [":files"])
+        self.assertEqual(self.words("convert", ""), [":folders"])
+        self.assertEqual(self.words("convert", "--type=BF"), ["--type=BF16"])
 
     def test_models(self):
         names = self.words("run", "")

@@ -41,7 +41,7 @@ struct TypeShare {
   uint64_t tensors = 0, bytes = 0;
 };
 struct WrittenModel {
-  std::string path;
+  std::string path, type;
   uint64_t bytes = 0, source_bytes = 0;  // of the files
   uint64_t parameters = 0;
   std::vector<TypeShare> types{};    // most bytes first
@@ -59,6 +59,27 @@ struct WrittenModel {
 // reading and writing.
 Result<WrittenModel> quantize_model(const std::string& in, const std::string& out,
                                     const QuantizeOptions& options);
+
+struct ConvertOptions {
+  std::string type{};  // as QuantizeOptions::type; "": F32, F16 or BF16, as most of the folder has
+  std::vector<TensorTypeRule> keep{};
+  std::string family{};      // path of a family file; "": the built-in one for the model's class
+  int threads = 0;           // 0: one a physical core
+  WriteProgress progress{};  // counts values
+};
+
+// Writes `out`, a GGUF file of the model in `folder`, as Hugging Face publishes them: config.json,
+// *.safetensors (with their index), tokenizer.json or tokenizer.model, tokenizer_config.json,
+// chat_template.jinja, generation_config.json, and for encoders modules.json. How names, tensors
+// and numbers become those of the file, a family file says (docs/formats/family.md).
+// Errors, besides those of quantize_model: kUnsupported (a class of models, a kind of tokenizer, a
+// tensor or a value of the configuration that the family does not know), kNotFound (a file, a
+// tensor or a value that it needs), kCorrupt (files that break their format).
+Result<WrittenModel> convert_model(const std::string& folder, const std::string& out,
+                                   const ConvertOptions& options);
+
+// Classes of models ("architectures" in config.json) that there are families for.
+std::vector<std::string> convertible_models();
 
 // "F32", ..., "Q4_K_M": types that all matrices may have, then mixes of them.
 std::vector<std::string> quantization_types();

@@ -608,6 +608,7 @@ struct Commands {
   RemoveArguments remove;
   PullArguments pull;
   QuantizeArguments quantize;
+  ConvertArguments convert;
   std::string shell;
   CLI::App app{std::string(kAbout), "culet"};
 
@@ -629,6 +630,7 @@ struct Commands {
     add_remove(&app, &remove);
     add_pull(&app, &pull);
     add_quantize(&app, &quantize);
+    add_convert(&app, &convert);
     add_completion(&app, &shell);
   }
 
@@ -682,6 +684,7 @@ Result<Arguments> Commands::arguments() {
   if (name == "rm") return Arguments(std::move(remove));
   if (name == "pull") return Arguments(std::move(pull));
   if (name == "quantize") return with_environment(std::move(quantize));
+  if (name == "convert") return with_environment(std::move(convert));
   CULET_TRY(std::string script, completion_script(shell));
   return Page{std::move(script)};
 }

@@ -112,6 +112,13 @@ struct QuantizeArguments {
   bool json = false, quiet = false;
 };
 
+struct ConvertArguments {
+  ModelArguments model;  // threads, and how the new file is looked at
+  std::string folder, out, type, family;
+  std::vector<TensorTypeRule> keep;
+  bool json = false, quiet = false;
+};
+
 // The internal command of the completion scripts (completion.h).
 struct CompleteArguments {
   std::vector<std::string> words;
@@ -123,10 +130,10 @@ struct Page {
   std::string text;
 };
 
-using Arguments =
-    std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments, EmbedArguments,
-                 ExplainArguments, ShowArguments, ListArguments, RemoveArguments, PullArguments,
-                 BenchArguments, ArchArguments, QuantizeArguments, CompleteArguments>;
+using Arguments = std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments,
+                               EmbedArguments, ExplainArguments, ShowArguments, ListArguments,
+                               RemoveArguments, PullArguments, BenchArguments, ArchArguments,
+                               QuantizeArguments, ConvertArguments, CompleteArguments>;
 
 // Errors (all of them usage errors): one sentence that says which help to read.
 Result<Arguments> parse_arguments(int argc, const char* const* argv);

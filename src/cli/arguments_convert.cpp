@@ -33,6 +33,23 @@ std::string quantize_footer() {
          "  culet quantize model-bf16.gguf model-q4.gguf Q4_K_M --check book.txt";
 }
 
+std::string convert_footer() {
+  return "The folder is one that a model was published in: config.json, *.safetensors, "
+         "tokenizer.json "
+         "or\n"
+         "tokenizer.model. Its class (\"architectures\" in config.json) must be one of these:\n"
+         "  " +
+         joined(convertible_models(), " ") +
+         "\n"
+         "or of the family file that --family names (docs/formats/family.md). What a file could "
+         "not "
+         "say,\n"
+         "or would lack, is an error.\n"
+         "\nExamples:\n"
+         "  culet convert SmolLM2-135M-Instruct smollm2.gguf\n"
+         "  culet convert Qwen3-0.6B qwen3.gguf --type Q4_K_M --keep head=Q8_0";
+}
+
 CLI::Validator one_of(const std::vector<std::string>& names, const std::string& what) {
   return CLI::Validator(
       [names, what](std::string& word) {
@@ -52,6 +69,25 @@ TensorTypeRule parse_rule(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
+void add_keep(CLI::App* command, std::vector<TensorTypeRule>* keep) {
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--keep",
+          [keep](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) keep->push_back(parse_rule(text));
+          },
+          "Another type for some tensors; the last that fits one decides; may be given several "
+          "times")
+      ->type_name("WHICH=TYPE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_output(CLI::App* command, bool* json, bool* quiet) {
+  command->add_flag("--json", *json, "Print JSON");
+  command->add_flag("-q,--quiet", *quiet, "No progress on standard error");
+}
+
 }  // namespace
 
 CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize) {
@@ -63,20 +99,9 @@ CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize) {
       ->required()
       ->check(one_of(quantization_types(), "type"))
       ->type_name(joined(quantization_types(), "|"));
-  command
-      ->add_option_function<std::vector<std::string>>(
-          "--keep",
-          [quantize](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) quantize->keep.push_back(parse_rule(text));
-          },
-          "Another type for some tensors; the last that fits one decides; may be given several "
-          "times")
-      ->type_name("WHICH=TYPE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_keep(command, &quantize->keep);
   add_threads(command, &quantize->model, "Options");
-  command->add_flag("--json", quantize->json, "Print JSON");
-  command->add_flag("-q,--quiet", quantize->quiet, "No progress on standard error");
+  add_output(command, &quantize->json, &quantize->quiet);
   CLI::Option* check =
       command
           ->add_option("--check", quantize->check,
@@ -89,6 +114,26 @@ CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize) {
       ->needs(check)
       ->group(kOfCheck);
   command->footer(quantize_footer());
+  return command;
+}
+
+CLI::App* add_convert(CLI::App* app, ConvertArguments* convert) {
+  CLI::App* command = add_command(app, "convert", "Write a GGUF file of a published folder");
+  command->add_option("DIR", convert->folder, "The folder that a model was published in")
+      ->required();
+  command->add_option("OUT", convert->out, "The GGUF file to write")->required();
+  command
+      ->add_option("--type", convert->type,
+                   "Type of the weights, or a mix (default: F32, F16 or BF16, as the folder has)")
+      ->check(one_of(quantization_types(), "type"))
+      ->type_name(joined(quantization_types(), "|"));
+  add_keep(command, &convert->keep);
+  command->add_option("--family", convert->family, "A family file, in place of the built-in one")
+      ->type_name("FILE");
+  add_threads(command, &convert->model, "Options");
+  add_arch_dir(command, &convert->model.options.arch_dir);
+  add_output(command, &convert->json, &convert->quiet);
+  command->footer(convert_footer());
   return command;
 }
 

@@ -26,6 +26,7 @@ Result<int> list_command(const ListArguments& arguments, Output& out);
 Result<int> remove_command(const RemoveArguments& arguments, Output& out);
 Result<int> pull_command(const PullArguments& arguments, Output& out);
 Result<int> quantize_command(const QuantizeArguments& arguments, Output& out);
+Result<int> convert_command(const ConvertArguments& arguments, Output& out);
 Result<int> complete_command(const CompleteArguments& arguments, Output& out);
 
 // Finds the model by its name and loads it, with progress on the status line.

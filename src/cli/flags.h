@@ -31,5 +31,6 @@ CLI::App* add_bench(CLI::App* app, BenchArguments* bench);
 CLI::App* add_explain(CLI::App* app, ExplainArguments* explain);
 CLI::App* add_arch(CLI::App* app, ArchArguments* arch);
 CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize);
+CLI::App* add_convert(CLI::App* app, ConvertArguments* convert);
 
 }  // namespace culet::cli

@@ -47,6 +47,9 @@ struct Dispatch {
   Result<int> operator()(const QuantizeArguments& arguments) {
     return quantize_command(arguments, out);
   }
+  Result<int> operator()(const ConvertArguments& arguments) {
+    return convert_command(arguments, out);
+  }
   Result<int> operator()(const CompleteArguments& arguments) {
     return complete_command(arguments, out);
   }

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/written.h"
 #include "culet/convert.h"
 #include "culet/measure.h"
 #include "culet/models.h"
@@ -154,7 +155,7 @@ Result<Comparison> compare(const QuantizeArguments& arguments, const std::string
 
 Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
 
-Json to_json(const Comparison& sums) {
+Json comparison_json(const Comparison& sums) {
   const auto n = static_cast<double>(sums.tokens);
   return {{"tokens", sums.tokens},
           {"mean_divergence", finite(sums.divergence / n)},
@@ -164,39 +165,7 @@ Json to_json(const Comparison& sums) {
           {"new_nll", finite(sums.new_nll / n)}};
 }
 
-double bits_of(const WrittenModel& written) {
-  uint64_t bytes = 0;
-  for (const TypeShare& share : written.types) bytes += share.bytes;
-  return 8 * static_cast<double>(bytes) /
-         static_cast<double>(std::max<uint64_t>(written.parameters, 1));
-}
-
-Json to_json(const WrittenModel& written, const std::string& type) {
-  Json types = Json::array();
-  for (const TypeShare& share : written.types) {
-    types.push_back({{"type", share.type}, {"tensors", share.tensors}, {"bytes", share.bytes}});
-  }
-  return {{"path", written.path},
-          {"type", type},
-          {"bytes", written.bytes},
-          {"source_bytes", written.source_bytes},
-          {"bits_per_weight", bits_of(written)},
-          {"types", types},
-          {"notes", written.notes}};
-}
-
-std::string human(const WrittenModel& written, const std::string& type) {
-  std::string text = fmt::format("{}: {}, {:.1f} MB of {:.1f} MB, {:.2f} bits per weight\n",
-                                 written.path, type, static_cast<double>(written.bytes) / 1e6,
-                                 static_cast<double>(written.source_bytes) / 1e6, bits_of(written));
-  for (const TypeShare& share : written.types) {
-    text += fmt::format("  {:<7} {:>5} tensors  {:>9.1f} MB\n", share.type, share.tensors,
-                        static_cast<double>(share.bytes) / 1e6);
-  }
-  return text;
-}
-
-std::string human(const Comparison& sums) {
+std::string comparison_text(const Comparison& sums) {
   const auto n = static_cast<double>(sums.tokens);
   return fmt::format(
       "compared on {} tokens, in nats:\n"
@@ -230,13 +199,13 @@ Result<int> quantize(const QuantizeArguments& arguments, const InterruptWatch& i
   }
   CULET_TRY(const WrittenModel written, write(arguments, found.path, interrupt));
   for (const std::string& note : written.notes) print_note(note);
-  Json json = to_json(written, arguments.type);
-  if (!arguments.json) out.write(printable(human(written, arguments.type)));
+  Json json = to_json(written);
+  if (!arguments.json) out.write(printable(human(written)));
   if (!arguments.check.empty()) {
     out.flush();
     CULET_TRY(const Comparison sums, compare(arguments, found.path, text, interrupt));
-    json["check"] = to_json(sums);
-    if (!arguments.json) out.write(human(sums));
+    json["check"] = comparison_json(sums);
+    if (!arguments.json) out.write(comparison_text(sums));
   }
   if (arguments.json) {
     out.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

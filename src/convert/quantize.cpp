@@ -124,7 +124,7 @@ Result<WrittenModel> write_quantized(const std::string& in, const std::string& o
   CULET_TRY(TypeChoice choice, choose(file, options));
   CULET_TRY_VOID(check_not_a_source(out, file.paths()));
   std::vector<format::NewTensor> tensors;
-  WrittenModel written{.path = out, .source_bytes = file.file_bytes()};
+  WrittenModel written{.path = out, .type = options.type, .source_bytes = file.file_bytes()};
   for (size_t i = 0; i < choice.types.size(); ++i) {
     const TensorInfo& tensor = file.tensors()[i];
     const auto dims = dims_of(tensor);

@@ -22,20 +22,29 @@ using quant::TensorType;
 struct Role {
   std::string_view role, pattern;
 };
-constexpr Role kRoles[] = {
 #define CULET_ROLE(role, pattern) {role, pattern},
 #define CULET_STAYS(pattern)
+#define CULET_WIDE(pattern)
+constexpr Role kRoles[] = {
 #include "convert/roles.def"
+};
 #undef CULET_ROLE
 #undef CULET_STAYS
-};
-constexpr std::string_view kStays[] = {
 #define CULET_ROLE(role, pattern)
 #define CULET_STAYS(pattern) pattern,
+constexpr std::string_view kStays[] = {
 #include "convert/roles.def"
+};
+#undef CULET_STAYS
+#undef CULET_WIDE
+#define CULET_STAYS(pattern)
+#define CULET_WIDE(pattern) pattern,
+constexpr std::string_view kWide[] = {
+#include "convert/roles.def"
+};
 #undef CULET_ROLE
 #undef CULET_STAYS
-};
+#undef CULET_WIDE
 
 enum class Layers : uint8_t { kAll, kSome, kFirstTwo, kFirstFour, kFirstEighth, kFirstSixteenth };
 
@@ -126,10 +135,9 @@ bool is_vector(const TensorShape& tensor) {
                        [](uint64_t dim) { return dim > 1; }) < 2;
 }
 
-bool stays(const TensorShape& tensor) {
-  if (is_vector(tensor) || !tensor.name.ends_with(".weight")) return true;
-  return std::any_of(std::begin(kStays), std::end(kStays),
-                     [&](std::string_view pattern) { return matches(tensor.name, pattern); });
+bool fits_any(std::string_view name, std::span<const std::string_view> patterns) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [name](std::string_view pattern) { return matches(name, pattern); });
 }
 
 // What is known of the whole file.
@@ -236,6 +244,8 @@ class StandInNotes {
 
 TensorType type_in_mix(const Mix& mix, const Model& model, const TensorShape& tensor) {
   if (stays(tensor)) return tensor.type;
+  const bool blocks = quant::type_info(mix.type).block > 1;
+  if (blocks && fits_any(tensor.name, kWide)) return tensor.type;
   TensorType type = mix.type;
   const int64_t layer = layer_of(tensor.name).value_or(0);
   for (const MixRow& row : kRows) {
@@ -248,6 +258,10 @@ TensorType type_in_mix(const Mix& mix, const Model& model, const TensorShape& te
 }
 
 }  // namespace
+
+bool stays(const TensorShape& tensor) {
+  return is_vector(tensor) || !tensor.name.ends_with(".weight") || fits_any(tensor.name, kStays);
+}
 
 bool matches(std::string_view name, std::string_view pattern) {
   size_t at = 0, in = 0;

@@ -32,6 +32,9 @@ struct TensorShape {
 Result<TypeChoice> choose_types(std::span<const TensorShape> tensors, std::string_view type,
                                 std::span<const TensorTypeRule> rules);
 
+// Whether it is no matrix of products, and keeps its type whatever type the others get.
+bool stays(const TensorShape& tensor);
+
 // Whether a name fits a pattern, in which * stands for any characters, also none.
 bool matches(std::string_view name, std::string_view pattern);
 

@@ -1,4 +1,5 @@
-// The architecture files of arch/, embedded at build time (cmake/embed_arch.cmake writes the .cpp).
+// The architecture files of arch/, embedded at build time (cmake/embed_texts.cmake writes the
+// .cpp).
 #pragma once
 
 #include <span>

@@ -1,0 +1,50 @@
+// culet convert: a folder as models are published in becomes a GGUF file. In the end the file's
+// header is loaded as any model is, so that what this build could not run is told at once.
+#include "culet/convert.h"
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/written.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace culet::cli {
+namespace {
+
+Result<WrittenModel> convert(const ConvertArguments& arguments, const InterruptWatch& interrupt) {
+  StatusLine status(!arguments.quiet);
+  ConvertOptions options{.type = arguments.type, .keep = arguments.keep};
+  options.family = arguments.family;
+  options.threads = arguments.model.options.threads;
+  options.progress = [&](uint64_t done, uint64_t total) {
+    status.show(fmt::format("Converting: {} %", total ? 100 * done / total : 100));
+    return !interrupt.interrupted();
+  };
+  return convert_model(arguments.folder, arguments.out, options);
+}
+
+}  // namespace
+
+Result<int> convert_command(const ConvertArguments& arguments, Output& out) {
+  const InterruptWatch interrupt;
+  const auto written = convert(arguments, interrupt);
+  if (!written && written.error().code == ErrorCode::kCancelled) {
+    print_note("stopped");
+    return kExitInterrupted;
+  }
+  if (!written) return tl::unexpected(written.error());
+  for (const std::string& note : written->notes) print_note(note);
+  ModelOptions options = arguments.model.options;
+  options.text_only = true;
+  const auto model = Model::load(written->path, options);
+  if (!model) print_note("the file is written, but cannot be run here: " + model.error().message);
+  nlohmann::ordered_json json = to_json(*written);
+  json["runs"] = model.has_value();
+  out.write(arguments.json
+                ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
+                : printable(human(*written)));
+  return kExitOk;
+}
+
+}  // namespace culet::cli

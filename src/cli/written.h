@@ -1,0 +1,15 @@
+// What culet quantize and culet convert print of the file that they wrote.
+#pragma once
+
+#include "culet/convert.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+namespace culet::cli {
+
+nlohmann::ordered_json to_json(const WrittenModel& written);
+std::string human(const WrittenModel& written);  // lines
+
+}  // namespace culet::cli

@@ -1,0 +1,51 @@
+// The weights of a published model: one safetensors file, or several with an index.
+#pragma once
+
+#include "culet/result.h"
+#include "format/safetensors.h"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace culet::convert {
+
+class Checkpoint {
+ public:
+  // Opens what the folder has. Errors: kNotFound (no safetensors, or a file of the index is not
+  // there), kCorrupt (a tensor twice, or not in the file that the index says).
+  static Result<Checkpoint> open(const std::string& folder);
+
+  const format::SafeTensor* find(std::string_view name) const;  // nullptr: absent
+  // By name.
+  const std::map<std::string, const format::SafeTensor*, std::less<>>& tensors() const {
+    return tensors_;
+  }
+  uint64_t bytes() const;                  // of all tensors
+  std::vector<std::string> paths() const;  // of the files
+  // Puts another name in the place of each: rename(name) gives it.
+  template <class F>
+  Result<void> rename(F&& rename);
+  // Tells the kernel that these bytes will not be read again soon.
+  void release(const format::SafeTensor& tensor) const;
+
+ private:
+  Result<void> add(const std::string& path);
+  Result<void> insert(std::string name, const format::SafeTensor* tensor);
+
+  std::vector<format::SafetensorsFile> files_;
+  std::map<std::string, const format::SafeTensor*, std::less<>> tensors_;
+};
+
+template <class F>
+Result<void> Checkpoint::rename(F&& rename) {
+  auto before = std::move(tensors_);
+  tensors_.clear();
+  for (auto& [name, tensor] : before) CULET_TRY_VOID(insert(rename(name), tensor));
+  return {};
+}
+
+}  // namespace culet::convert

@@ -1,0 +1,81 @@
+// The arithmetic of family files (docs/formats/family.md): values of a model's configuration, put
+// together with numbers, names and conditions.
+//
+// A name that the configuration does not have is missing, and so is what is computed from it, until
+// `default` gives something instead. So one line serves old and new spellings of a configuration.
+#pragma once
+
+#include "culet/result.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace culet::convert {
+
+struct Missing {
+  std::string name;  // the first one that was looked for
+  bool operator==(const Missing&) const = default;
+};
+
+// A value. Numbers are doubles: a configuration has none that needs more.
+using Value = std::variant<Missing, bool, double, std::string, const nlohmann::ordered_json*>;
+
+std::string to_text(const Value& value);  // for messages
+
+// A parsed expression; immutable, shared by every use of its line.
+class Expression {
+ public:
+  struct Node;
+
+  // Errors: the place in the text, and what was expected there.
+  static Result<Expression> parse(std::string_view text);
+
+  const Node& root() const { return *root_; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::shared_ptr<const Node> root_;
+  std::string text_;
+};
+
+// What names mean: definitions of the family file first, then the configuration's members.
+class Scope {
+ public:
+  // The configuration must outlive the scope. An object in it may be looked in first (text_config).
+  explicit Scope(const nlohmann::ordered_json* config) : configs_{config} {}
+  void look_first_in(const nlohmann::ordered_json* object) {
+    configs_.insert(configs_.begin(), object);
+  }
+  // Another object under a name of its own; null: missing.
+  void name(const std::string& name, const nlohmann::ordered_json* object) {
+    objects_[name] = object;
+  }
+  // Replaces an earlier definition of the name.
+  void define(const std::string& name, Expression expression) {
+    definitions_.insert_or_assign(name, std::move(expression));
+  }
+
+  // The value, with `i` = index where one is given. Errors: operands of a wrong kind, a definition
+  // that needs itself.
+  Result<Value> value(const Expression& expression, std::optional<int64_t> index = {}) const;
+  // The same of what must be there: a whole number, a number, yes or no (missing: no).
+  Result<int64_t> integer(const Expression& expression, std::optional<int64_t> index = {}) const;
+  Result<double> number(const Expression& expression, std::optional<int64_t> index = {}) const;
+  Result<bool> holds(const Expression& expression, std::optional<int64_t> index = {}) const;
+
+ private:
+  friend class Evaluator;
+  std::vector<const nlohmann::ordered_json*> configs_;
+  std::map<std::string, Expression, std::less<>> definitions_;
+  std::map<std::string, const nlohmann::ordered_json*, std::less<>> objects_;
+};
+
+}  // namespace culet::convert

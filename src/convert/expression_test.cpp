@@ -1,0 +1,118 @@
+#include "convert/expression.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace culet::convert {
+namespace {
+
+const nlohmann::ordered_json kConfig = nlohmann::ordered_json::parse(R"({
+  "width": 64, "heads": 4, "nothing": null, "name": "gelu", "tied": true,
+  "rope": {"kind": "linear", "factor": 8.5},
+  "types": ["window", "full", "window"], "inner": {"width": 32, "only": 1}})");
+
+Scope scope() {
+  Scope made(&kConfig);
+  const auto define = [&made](const char* name, const char* text) {
+    made.define(name, *Expression::parse(text));
+  };
+  define("head", "head_dim default width / heads");
+  define("local", "types[i] == 'window'");
+  define("loop", "loop + 1");
+  define("twice", "head + head");
+  return made;
+}
+
+// The value as text, or the error.
+std::string value(const std::string& text, std::optional<int64_t> index = {}) {
+  const auto parsed = Expression::parse(text);
+  if (!parsed) return parsed.error().message;
+  const auto result = scope().value(*parsed, index);
+  return result ? to_text(*result) : result.error().message;
+}
+
+TEST(Expression, Arithmetic) {
+  EXPECT_EQ(value("1 + 2 * 3 - 8 / 4"), "5");
+  EXPECT_EQ(value("(1 + 2) * -3"), "-9");
+  EXPECT_EQ(value("7 mod 3"), "1");
+  EXPECT_EQ(value("1e-12"), "1e-12");
+  EXPECT_EQ(value("floor(7 / 2) + ceil(1.5) + sqrt(9) + pow(2, 3) + max(1, 2) + min(1, 2)"), "19");
+  EXPECT_EQ(value("ln(1)"), "0");
+  EXPECT_EQ(value("width / 0"), "64 / 0 (in: width / 0)");
+  EXPECT_EQ(value("name + 1"), "'gelu' + 1: both must be numbers (in: name + 1)");
+}
+
+TEST(Expression, NamesAndWhatIsMissing) {
+  EXPECT_EQ(value("rope.factor"), "8.5");
+  EXPECT_EQ(value("types[1]"), "'full'");
+  for (const char* text : {"head_dim", "nothing", "rope.none", "none", "types[3]", "other.member",
+                           "head_dim * 2", "nothing == 3", "types[-1]"}) {
+    EXPECT_EQ(value(text), "nothing") << text;
+  }
+  EXPECT_EQ(value("nothing default head_dim default 3"), "3");
+  EXPECT_EQ(value("head"), "16");
+  EXPECT_EQ(value("twice"), "32");
+  EXPECT_EQ(value("has(width) and not has(head_dim)"), "yes");
+  EXPECT_EQ(value("loop"), "the definition of loop needs itself (in: loop)");
+}
+
+TEST(Expression, Conditions) {
+  EXPECT_EQ(value("if width > 32 then 'wide' else 'narrow'"), "'wide'");
+  EXPECT_EQ(value("width >= 64 and width <= 64 and width != 63 and not width < 64"), "yes");
+  EXPECT_EQ(value("nothing or tied"), "yes");
+  EXPECT_EQ(value("nothing and 1"), "no");
+  EXPECT_EQ(value("name == 'gelu'"), "yes");
+  EXPECT_EQ(value("name == 3"), "'gelu' and 3 cannot be compared (in: name == 3)");
+  EXPECT_EQ(value("types == types"),
+            "an array and an array cannot be compared (in: types == types)");
+  EXPECT_EQ(value("width and tied"), "64 is neither yes nor no (in: width and tied)");
+}
+
+TEST(Expression, Layers) {
+  EXPECT_EQ(value("local", 0), "yes");
+  EXPECT_EQ(value("local", 1), "no");
+  EXPECT_EQ(value("i"), "nothing");
+  EXPECT_EQ(value("first(types, 'full') + 1"), "2");
+  EXPECT_EQ(value("first(types, 'none') default 6"), "6");
+}
+
+TEST(Expression, InnerObjectsAreLookedInFirst) {
+  Scope made(&kConfig);
+  made.look_first_in(&kConfig["inner"]);
+  made.name("other", &kConfig["rope"]);
+  const auto number = [&made](const char* text) { return *made.number(*Expression::parse(text)); };
+  EXPECT_EQ(number("width"), 32);
+  EXPECT_EQ(number("only"), 1);
+  EXPECT_EQ(number("heads"), 4);
+  EXPECT_EQ(number("other.factor"), 8.5);
+}
+
+TEST(Expression, KindsThatAreAskedFor) {
+  const auto parsed = [](const char* text) { return *Expression::parse(text); };
+  const Scope made = scope();
+  EXPECT_EQ(*made.integer(parsed("width")), 64);
+  EXPECT_EQ(made.integer(parsed("rope.factor")).error().message,
+            "8.5 is no whole number (in: rope.factor)");
+  EXPECT_EQ(made.number(parsed("head_dim * 2")).error().message,
+            "the configuration has no head_dim (for: head_dim * 2)");
+  EXPECT_EQ(made.number(parsed("name")).error().message, "'gelu' is no number (in: name)");
+  EXPECT_FALSE(*made.holds(parsed("nothing")));
+  EXPECT_FALSE(made.holds(parsed("width")));
+}
+
+TEST(Expression, Mistakes) {
+  EXPECT_EQ(value("1 +"), "column 4: a value is expected");
+  EXPECT_EQ(value("(1"), "column 3: ) is expected");
+  EXPECT_EQ(value("types[1"), "column 8: ] is expected");
+  EXPECT_EQ(value("1 2"), "column 3: the end is expected");
+  EXPECT_EQ(value("'text"), "column 2: the end of the text, ' is expected");
+  EXPECT_EQ(value("if 1 then 2"), "column 12: else is expected");
+  EXPECT_EQ(value("pow(2)"), "there is no function pow of 1 operands (in: pow(2))");
+  EXPECT_EQ(value(std::string(5000, '(')), "column 101: less nesting is expected");
+  EXPECT_NE(value(std::string(5000, '-') + "1").find("less nesting"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace culet::convert

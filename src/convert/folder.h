@@ -1,0 +1,31 @@
+// What a model is published in: a folder of JSON files, weights and a tokenizer.
+#pragma once
+
+#include "convert/checkpoint.h"
+#include "culet/result.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace culet::convert {
+
+struct Folder {
+  std::string path, name;                    // name: of the folder, without what leads to it
+  nlohmann::ordered_json config;             // config.json
+  nlohmann::ordered_json tokenizer;          // tokenizer.json, or null
+  nlohmann::ordered_json settings;           // tokenizer_config.json, or null
+  nlohmann::ordered_json generation;         // generation_config.json, or null
+  nlohmann::ordered_json pooling;            // of an encoder (modules.json), or null
+  std::string sentencepiece, chat_template;  // tokenizer.model, chat_template.jinja; or ""
+  Checkpoint checkpoint;
+
+  // "architectures" of config.json. Error: kCorrupt where there is none.
+  Result<std::string> model_class() const;
+};
+
+// Errors: kNotFound (no folder, no config.json, no weights), kCorrupt (JSON that is none), and
+// those of Checkpoint::open.
+Result<Folder> open_folder(const std::string& path);
+
+}  // namespace culet::convert

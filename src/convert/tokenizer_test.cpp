@@ -1,0 +1,206 @@
+#include "convert/tokenizer.h"
+
+#include "convert/sentencepiece.h"
+#include "format/gguf.h"
+#include "text/pretokenizer.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <sstream>
+#include <string>
+#include <unistd.h>
+
+namespace culet::convert {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The keys that a tokenizer becomes, read back.
+class Keys {
+ public:
+  Keys(const TokenizerFiles& files, const TokenizerOptions& options) {
+    format::GgufMetadata metadata;
+    const auto added = add_tokenizer(files, options, &metadata);
+    if (!added) {
+      error = added.error().message;
+      return;
+    }
+    char name[] = "/tmp/culet-tokenizer-XXXXXX";
+    path_ = ::mkdtemp(name);
+    auto writer = format::GgufWriter::create(path_ + "/a.gguf", metadata, {});
+    EXPECT_TRUE(writer) << writer.error().message;
+    EXPECT_TRUE(writer->finish());
+    auto file = format::GgufFile::open(path_ + "/a.gguf");
+    EXPECT_TRUE(file) << file.error().message;
+    file_ = *std::move(file);
+  }
+  ~Keys() {
+    if (path_.empty()) return;
+    ::unlink((path_ + "/a.gguf").c_str());
+    ::rmdir(path_.c_str());
+  }
+
+  std::string text(const std::string& key) const {
+    const auto* value = file_.find("tokenizer.ggml." + key);
+    return value ? std::string(value->as_string().value_or("?")) : "";
+  }
+  int64_t number(const std::string& key) const {
+    const auto* value = file_.find("tokenizer.ggml." + key);
+    return value ? value->as_int().value_or(-2) : -1;
+  }
+  // The elements of an array between spaces.
+  std::string list(const std::string& key) const {
+    std::ostringstream out;
+    const auto* value = file_.find("tokenizer.ggml." + key);
+    for (uint64_t i = 0; value && i < value->size(); ++i) {
+      const format::MetaValue element = value->at(i);
+      if (i) out << " ";
+      if (const auto string = element.as_string()) {
+        out << *string;
+      } else {
+        out << *element.as_number();
+      }
+    }
+    return out.str();
+  }
+  const format::MetaValue* find(const std::string& key) const { return file_.find(key); }
+
+  std::string error;
+
+ private:
+  std::string path_;
+  format::GgufFile file_;
+};
+
+Json byte_level() {
+  return Json::parse(R"({
+    "added_tokens": [{"id": 4, "content": "<end>", "special": true},
+                     {"id": 5, "content": "<tool>", "special": false},
+                     {"id": 6, "content": "<|x|>", "special": false}],
+    "pre_tokenizer": {"type": "ByteLevel", "use_regex": true},
+    "decoder": {"type": "ByteLevel"},
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<end>"}}, {"Sequence": {"id": "A"}}]},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3},
+              "merges": [["a", "b"], ["a", " "]]}})");
+}
+
+TEST(Tokenizers, ByteLevel) {
+  const Json tokenizer = byte_level();
+  const Json settings = Json::parse(R"({"bos_token": {"content": "<end>"}, "eos_token": "<end>",
+    "chat_template": [{"name": "tool", "template": "t"}, {"name": "default", "template": "d"}]})");
+  const Keys keys({.tokenizer = &tokenizer, .settings = &settings}, {.rows = 8});
+  ASSERT_EQ(keys.error, "");
+  EXPECT_EQ(keys.text("model"), "gpt2");
+  EXPECT_EQ(keys.text("pre"), "gpt-2");
+  EXPECT_EQ(keys.list("tokens"), "a b ab \xc4\xa0 <end> <tool> <|x|> [PAD7]");
+  EXPECT_EQ(keys.list("token_type"), "1 1 1 1 3 4 3 5");
+  EXPECT_EQ(keys.list("merges"), "a b a \xc4\xa0");
+  EXPECT_EQ(keys.number("bos_token_id"), 4);
+  EXPECT_EQ(keys.find("tokenizer.ggml.add_bos_token")->as_bool(), true);
+  EXPECT_EQ(keys.find("tokenizer.ggml.scores"), nullptr);
+  EXPECT_EQ(keys.find("tokenizer.chat_template")->as_string(), "d");
+}
+
+TEST(Tokenizers, TheFamilyChoosesAmongNamesOfOnePreTokenizer) {
+  const Json tokenizer = byte_level();
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8, .pre = "olmo"}).text("pre"), "olmo");
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8, .pre = "qwen2"}).text("pre"), "gpt-2");
+}
+
+// Every name of the table is one that the tokenizers know.
+TEST(Tokenizers, NamesOfPreTokenizersAreKnown) {
+#define CULET_PRE(names, whole, ...)                   \
+  {                                                    \
+    std::istringstream words(names);                   \
+    for (std::string name; words >> name;) {           \
+      const auto* row = text::find_pretokenizer(name); \
+      ASSERT_NE(row, nullptr) << name;                 \
+      EXPECT_EQ(row->ignore_merges, whole) << name;    \
+    }                                                  \
+  }
+#include "convert/tokenizers.def"
+#undef CULET_PRE
+}
+
+TEST(Tokenizers, MergesOverCharacters) {
+  Json tokenizer = Json::parse(R"({
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": true}],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"}]},
+    "model": {"type": "BPE", "byte_fallback": true, "unk_token": "<unk>",
+              "vocab": {"<unk>": 0, "<0x41>": 1, "a": 2, "b": 3, "ab": 4, "ba": 5},
+              "merges": ["b a", "a b"]}})");
+  const Keys keys({.tokenizer = &tokenizer}, {.rows = 6});
+  ASSERT_EQ(keys.error, "");
+  EXPECT_EQ(keys.text("model"), "llama");
+  EXPECT_EQ(keys.list("token_type"), "2 6 1 1 1 1");
+  EXPECT_EQ(keys.list("scores"), "-1000 0 0 0 -1 -0");
+  EXPECT_EQ(keys.find("tokenizer.ggml.add_space_prefix")->as_bool(), true);
+  const Keys other({.tokenizer = &tokenizer}, {.rows = 6, .kind = "gemma4", .visible = {"<unk>"}});
+  EXPECT_EQ(other.text("model"), "gemma4");
+  EXPECT_EQ(other.list("merges"), "b a a b");
+  EXPECT_EQ(other.list("token_type"), "4 6 1 1 1 1");
+}
+
+TEST(Tokenizers, WhatCannotBeSaid) {
+  const auto error = [](const char* path, const Json& value) {
+    Json tokenizer = byte_level();
+    tokenizer[Json::json_pointer(path)] = value;
+    return Keys({.tokenizer = &tokenizer}, {.rows = 8}).error;
+  };
+  EXPECT_EQ(error("/model/type", "Unigram"),
+            "a tokenizer of the type 'Unigram' is not read; BPE and WordPiece are");
+  EXPECT_EQ(error("/pre_tokenizer", {{"type", "Punctuation"}}),
+            "the pre-tokenizer has a step 'Punctuation', which files cannot say");
+  EXPECT_EQ(error("/model/vocab/b", 0u), "tokenizer.json gives 'a' and 'b' the same id 0");
+  EXPECT_EQ(error("/model/vocab/b", 8u),
+            "the tokenizer gives 'b' the id 8, but the embedding has 8 rows");
+  EXPECT_EQ(error("/model/vocab/b", -1),
+            "the tokenizer gives 'b' the id -1, but the embedding has 8 rows");
+  EXPECT_EQ(error("/model/merges", {3}),
+            "a merge of tokenizer.json is neither a text nor a pair of texts");
+  EXPECT_EQ(error("/model", nullptr), "tokenizer.json has no model");
+  EXPECT_NE(Keys({}, {.rows = 8}).error.find("neither tokenizer.json nor"), std::string::npos);
+}
+
+// ---------------------------------------------------------------- SentencePiece
+
+std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+TEST(SentencePiece, IsRead) {
+  std::string model(
+      "\x0a\x0a\x0a\x01"
+      "a\x15\x00\x00\x80\xbf\x18\x04",
+      12);
+  model += "\x0a\x07\x0a\x05<unk>";
+  model += std::string("\x12\x02\x18\x02\x1a\x02\x18\x00", 8);
+  model += std::string("\x21\x00\x00\x00\x00\x00\x00\x00\x00", 9);  // a field that nobody reads
+  const auto read = parse_sentencepiece(bytes(model), "m");
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_EQ(read->pieces.size(), 2u);
+  EXPECT_EQ(read->pieces[0].text, "a");
+  EXPECT_EQ(read->pieces[0].score, -1.f);
+  EXPECT_EQ(read->pieces[0].kind, 4);
+  EXPECT_EQ(read->pieces[1].kind, 1);
+  EXPECT_TRUE(read->is_bpe);
+  EXPECT_FALSE(read->add_space_prefix);
+  for (size_t length = 0; length < 19; ++length) {
+    const auto cut = parse_sentencepiece(bytes(model.substr(0, length)), "m");
+    EXPECT_EQ(cut.has_value(), length == 12) << length;
+  }
+}
+
+TEST(SentencePiece, DamageIsRefused) {
+  for (const std::string& bad : {std::string("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+                                 std::string("\x0a\x02\x18\x07"), std::string("\x0b"),
+                                 std::string(20, '\xff'), std::string()}) {
+    const auto read = parse_sentencepiece(bytes(bad), "m.model");
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
+    EXPECT_EQ(read.error().message.find("m.model is no SentencePiece model"), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace culet::convert

@@ -1,0 +1,988 @@
+// culet::convert_model against the tiny reference models: each is taken apart into the folder that
+// it would be published in (config.json, safetensors, tokenizer files; the names and the inverse
+// changes are written here by hand), converted, and must be the same file again: the bytes of all
+// tensors, the metadata, the logits.
+#include "culet/convert.h"
+#include "support.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <unistd.h>
+
+namespace culet::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using format::GgufFile;
+using format::MetaType;
+using format::MetaValue;
+using format::TensorInfo;
+
+// ---------------------------------------------------------------- a folder
+
+struct Weights {
+  std::vector<uint64_t> shape;  // outermost first
+  std::vector<float> values;
+};
+using Checkpoint = std::map<std::string, Weights>;
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// One safetensors file; dtype F32.
+void write_safetensors(const std::string& path, const Checkpoint& weights) {
+  Json header = {{"__metadata__", {{"format", "pt"}}}};
+  std::string data;
+  for (const auto& [name, tensor] : weights) {
+    const size_t begin = data.size();
+    data.append(reinterpret_cast<const char*>(tensor.values.data()), 4 * tensor.values.size());
+    header[name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  write_text(path, std::string(reinterpret_cast<const char*>(&length), 8) + text + data);
+}
+
+// Two files and an index.
+void write_sharded(const std::string& folder, const Checkpoint& weights) {
+  Checkpoint parts[2];
+  Json map;
+  size_t at = 0;
+  for (const auto& entry : weights) {
+    const size_t part = at++ % 2;
+    parts[part].insert(entry);
+    map[entry.first] = fmt::format("model-0000{}-of-00002.safetensors", part + 1);
+  }
+  for (size_t part = 0; part < 2; ++part) {
+    write_safetensors(fmt::format("{}/model-0000{}-of-00002.safetensors", folder, part + 1),
+                      parts[part]);
+  }
+  write_text(folder + "/model.safetensors.index.json",
+             Json{{"metadata", Json::object()}, {"weight_map", map}}.dump());
+}
+
+// ---------------------------------------------------------------- inverse changes
+
+// Rows of each head from adjacent pairs to halves.
+Weights rotated_back(Weights w, uint64_t heads) {
+  const uint64_t columns = w.shape.size() > 1 ? w.shape[1] : 1, head = w.shape[0] / heads;
+  const std::vector<float> before = w.values;
+  for (uint64_t r = 0; r < w.shape[0]; ++r) {
+    const uint64_t first = r / head * head, k = r % head;
+    const uint64_t to = first + k % 2 * (head / 2) + k / 2;
+    std::copy_n(before.begin() + int64_t(r * columns), columns,
+                w.values.begin() + int64_t(to * columns));
+  }
+  return w;
+}
+
+// x with float(x + 1) == whole: what the published norm has. Near 1 there are several; any does.
+Weights minus_one(Weights w) {
+  for (float& v : w.values) {
+    float x = v - 1;
+    while (x + 1 < v) x = std::nextafter(x, INFINITY);
+    while (x + 1 > v) x = std::nextafter(x, -INFINITY);
+    v = x;
+  }
+  return w;
+}
+
+Weights slice_of(const Weights& w, uint64_t expert) {
+  const uint64_t size = w.values.size() / w.shape[0];
+  const auto begin = w.values.begin() + int64_t(expert * size);
+  return {{w.shape.begin() + 1, w.shape.end()}, {begin, begin + int64_t(size)}};
+}
+
+// [E, a, c] and [E, b, c] to [E, a + b, c].
+Weights joined(const Weights& a, const Weights& b) {
+  Weights out{{a.shape[0], a.shape[1] + b.shape[1], a.shape[2]}, {}};
+  for (uint64_t e = 0; e < a.shape[0]; ++e) {
+    for (const Weights& w : {slice_of(a, e), slice_of(b, e)}) {
+      out.values.insert(out.values.end(), w.values.begin(), w.values.end());
+    }
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------- names, by hand
+
+using Names = std::map<std::string, std::string>;
+
+const Names kLayer{{"attn_norm.weight", "input_layernorm.weight"},
+                   {"attn_q.weight", "self_attn.q_proj.weight"},
+                   {"attn_k.weight", "self_attn.k_proj.weight"},
+                   {"attn_v.weight", "self_attn.v_proj.weight"},
+                   {"attn_q.bias", "self_attn.q_proj.bias"},
+                   {"attn_k.bias", "self_attn.k_proj.bias"},
+                   {"attn_v.bias", "self_attn.v_proj.bias"},
+                   {"attn_qkv.weight", "self_attn.qkv_proj.weight"},
+                   {"attn_output.weight", "self_attn.o_proj.weight"},
+                   {"attn_q_norm.weight", "self_attn.q_norm.weight"},
+                   {"attn_k_norm.weight", "self_attn.k_norm.weight"},
+                   {"ffn_norm.weight", "post_attention_layernorm.weight"},
+                   {"ffn_gate.weight", "mlp.gate_proj.weight"},
+                   {"ffn_up.weight", "mlp.up_proj.weight"},
+                   {"ffn_down.weight", "mlp.down_proj.weight"},
+                   {"ffn_gate_inp.weight", "mlp.gate.weight"}};
+const Names kTop{{"token_embd.weight", "model.embed_tokens.weight"},
+                 {"output_norm.weight", "model.norm.weight"},
+                 {"output.weight", "lm_head.weight"}};
+const Names kJoinedGate{{"ffn_up.weight", "mlp.gate_up_proj.weight"}};
+const Names kSandwich{{"post_attention_norm.weight", "post_attention_layernorm.weight"},
+                      {"ffn_norm.weight", "pre_feedforward_layernorm.weight"},
+                      {"post_ffw_norm.weight", "post_feedforward_layernorm.weight"}};
+const Names kGemma4{{"layer_output_scale.weight", "layer_scalar"},
+                    {"inp_gate.weight", "per_layer_input_gate.weight"},
+                    {"proj.weight", "per_layer_projection.weight"},
+                    {"post_norm.weight", "post_per_layer_input_norm.weight"},
+                    {"ffn_gate_inp.weight", "router.proj.weight"},
+                    {"ffn_gate_inp.scale", "router.scale"},
+                    {"ffn_down_exps.scale", "router.per_expert_scale"},
+                    {"pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight"},
+                    {"post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight"},
+                    {"post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight"},
+                    {"ffn_gate_up_exps.weight", "experts.gate_up_proj"},
+                    {"ffn_down_exps.weight", "experts.down_proj"}};
+const Names kGemma4Top{{"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
+                       {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
+                       {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"}};
+const Names kGlm4{{"post_attention_norm.weight", "post_self_attn_layernorm.weight"},
+                  {"post_ffw_norm.weight", "post_mlp_layernorm.weight"}};
+const Names kLfm2{{"attn_norm.weight", "operator_norm.weight"},
+                  {"ffn_norm.weight", "ffn_norm.weight"},
+                  {"attn_output.weight", "self_attn.out_proj.weight"},
+                  {"attn_q_norm.weight", "self_attn.q_layernorm.weight"},
+                  {"attn_k_norm.weight", "self_attn.k_layernorm.weight"},
+                  {"ffn_gate.weight", "feed_forward.w1.weight"},
+                  {"ffn_up.weight", "feed_forward.w3.weight"},
+                  {"ffn_down.weight", "feed_forward.w2.weight"},
+                  {"shortconv.conv.weight", "conv.conv.weight"},
+                  {"shortconv.in_proj.weight", "conv.in_proj.weight"},
+                  {"shortconv.out_proj.weight", "conv.out_proj.weight"}};
+const Names kBert{{"attn_q", "attention.self.query"},
+                  {"attn_k", "attention.self.key"},
+                  {"attn_v", "attention.self.value"},
+                  {"attn_output", "attention.output.dense"},
+                  {"attn_output_norm", "attention.output.LayerNorm"},
+                  {"ffn_up", "intermediate.dense"},
+                  {"ffn_down", "output.dense"},
+                  {"layer_output_norm", "output.LayerNorm"}};
+const Names kBertTop{{"token_embd", "embeddings.word_embeddings"},
+                     {"position_embd", "embeddings.position_embeddings"},
+                     {"token_types", "embeddings.token_type_embeddings"},
+                     {"token_embd_norm", "embeddings.LayerNorm"}};
+const Names kModern{
+    {"attn_norm.weight", "attn_norm.weight"}, {"attn_qkv.weight", "attn.Wqkv.weight"},
+    {"attn_output.weight", "attn.Wo.weight"}, {"ffn_norm.weight", "mlp_norm.weight"},
+    {"ffn_up.weight", "mlp.Wi.weight"},       {"ffn_down.weight", "mlp.Wo.weight"}};
+const Names kModernTop{{"token_embd.weight", "model.embeddings.tok_embeddings.weight"},
+                       {"token_embd_norm.weight", "model.embeddings.norm.weight"},
+                       {"output_norm.weight", "model.final_norm.weight"}};
+
+// ---------------------------------------------------------------- a published model
+
+class Published {
+ public:
+  explicit Published(const std::string& name)
+      : name_(name), file_(open(golden("tiny/" + name + "/model.gguf"))) {
+    architecture_ = std::string(*file_.find("general.architecture")->as_string());
+    for (const TensorInfo& tensor : file_.tensors()) {
+      Weights w{{}, std::vector<float>(tensor.elements())};
+      std::memcpy(w.values.data(), tensor.data, tensor.bytes);
+      for (int d = tensor.n_dims; d-- > 0;) w.shape.push_back(tensor.dims[size_t(d)]);
+      weights[std::string(tensor.name)] = std::move(w);
+    }
+    config = {{"num_hidden_layers", number("block_count")},
+              {"hidden_size", number("embedding_length")},
+              {"num_attention_heads", number("attention.head_count")},
+              {"max_position_embeddings", number("context_length")},
+              {"vocab_size", weights.at("token_embd.weight").shape[0]}};
+  }
+
+  static GgufFile open(const std::string& path) {
+    auto file = GgufFile::open(path);
+    if (!file) throw std::runtime_error(file.error().message);
+    return *std::move(file);
+  }
+  const GgufFile& file() const { return file_; }
+  const std::string& name() const { return name_; }
+  const MetaValue* meta(const std::string& key) const {
+    return file_.find(architecture_ + "." + key);
+  }
+  double real(const std::string& key) const { return meta(key)->as_number().value(); }
+  int64_t number(const std::string& key) const { return meta(key)->as_int().value(); }
+  uint64_t layers() const { return uint64_t(number("block_count")); }
+
+  // The sizes of a decoder, as its configuration says them.
+  void decoder(const std::string& model, double rope_base) {
+    config["architectures"] = {model};
+    config["intermediate_size"] = number("feed_forward_length");
+    config["num_key_value_heads"] = number("attention.head_count_kv");
+    config["rms_norm_eps"] = real("attention.layer_norm_rms_epsilon");
+    config["rope_theta"] = rope_base;
+    config["tie_word_embeddings"] = !weights.contains("output.weight");
+    if (meta("attention.key_length")) config["head_dim"] = number("attention.key_length");
+  }
+
+  // Names of tensors; `more` replaces the usual ones of a layer.
+  void rename(const Names& layer, const Names& top, const std::string& prefix = "model.layers.") {
+    Checkpoint renamed;
+    for (auto& [name, w] : weights) {
+      if (const auto at = top.find(name); at != top.end()) {
+        renamed[at->second] = std::move(w);
+      } else if (name.starts_with("blk.")) {
+        const size_t dot = name.find('.', 4);
+        const auto inner = layer.find(name.substr(dot + 1));
+        if (inner == layer.end()) throw std::runtime_error("no published name for " + name);
+        renamed[prefix + name.substr(4, dot - 4) + "." + inner->second] = std::move(w);
+      } else {
+        renamed[name] = std::move(w);
+      }
+    }
+    weights = std::move(renamed);
+  }
+  // change(weights) for every tensor whose name ends so.
+  template <class F>
+  void each(const std::string& end, F&& change) {
+    for (auto& [name, w] : weights) {
+      if (name.ends_with(end)) w = change(std::move(w));
+    }
+  }
+  void rotate_back() {
+    const auto heads = uint64_t(number("attention.head_count"));
+    const auto kv_heads = uint64_t(number("attention.head_count_kv"));
+    for (const char* end : {"attn_q.weight", "attn_q.bias"}) {
+      each(end, [&](Weights w) { return rotated_back(std::move(w), heads); });
+    }
+    for (const char* end : {"attn_k.weight", "attn_k.bias"}) {
+      each(end, [&](Weights w) { return rotated_back(std::move(w), kv_heads); });
+    }
+  }
+  // One tensor for each expert, under a name with {e}.
+  void unstack(const std::string& from, const std::string& to) {
+    for (uint64_t layer = 0; layer < layers(); ++layer) {
+      const auto at = weights.find(fmt::format("blk.{}.{}", layer, from));
+      for (uint64_t e = 0; e < at->second.shape[0]; ++e) {
+        weights[fmt::format("model.layers.{}.{}", layer, fmt::format(fmt::runtime(to), e))] =
+            slice_of(at->second, e);
+      }
+      weights.erase(at);
+    }
+  }
+
+  // -------- tokenizers
+  std::vector<std::string> strings(const std::string& key) const {
+    std::vector<std::string> out;
+    const MetaValue* value = file_.find("tokenizer.ggml." + key);
+    for (uint64_t i = 0; value && i < value->size(); ++i) {
+      out.emplace_back(*value->at(i).as_string());
+    }
+    return out;
+  }
+  int64_t kind(size_t id) const {
+    return *file_.find("tokenizer.ggml.token_type")->at(id).as_int();
+  }
+  void special_tokens() {
+    const auto tokens = strings("tokens");
+    const std::pair<const char*, const char*> keys[] = {
+        {"bos", "bos"},     {"eos", "eos"}, {"unknown", "unk"}, {"seperator", "sep"},
+        {"padding", "pad"}, {"cls", "cls"}, {"mask", "mask"}};
+    for (const auto& [key, published] : keys) {
+      const MetaValue* id = file_.find(fmt::format("tokenizer.ggml.{}_token_id", key));
+      if (id) settings[fmt::format("{}_token", published)] = tokens[size_t(*id->as_int())];
+    }
+    for (const char* key : {"add_bos_token", "add_eos_token"}) {
+      const MetaValue* flag = file_.find(fmt::format("tokenizer.ggml.{}", key));
+      if (flag) settings[key] = *flag->as_bool();
+    }
+  }
+  // tokenizer.json of merges; added: kinds of tokens that its list of added tokens has.
+  void bpe(const Json& pre_tokenizer, bool whole, bool byte_level) {
+    special_tokens();
+    const auto tokens = strings("tokens");
+    Json vocab = Json::object(), added = Json::array();
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (kind(i) == 3 || kind(i) == 4 || kind(i) == 2) {
+        added.push_back({{"id", i}, {"content", tokens[i]}, {"special", kind(i) != 4}});
+      } else {
+        vocab[tokens[i]] = i;
+      }
+    }
+    Json merges = Json::array();
+    for (const std::string& merge : strings("merges")) {
+      const size_t space = merge.find(' ');
+      if (byte_level) {
+        merges.push_back(merge);  // the older spelling
+      } else {
+        merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
+      }
+    }
+    tokenizer = {{"added_tokens", added},
+                 {"pre_tokenizer", pre_tokenizer},
+                 {"model",
+                  {{"type", "BPE"},
+                   {"byte_fallback", !byte_level},
+                   {"ignore_merges", whole},
+                   {"vocab", vocab},
+                   {"merges", merges}}}};
+    if (byte_level) tokenizer["decoder"] = {{"type", "ByteLevel"}};
+  }
+  void byte_level(const std::string& pattern, bool whole) {
+    const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+    const Json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", pattern}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}};
+    bpe({{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}, whole, true);
+  }
+  // tokenizer.model: pieces with scores and kinds.
+  void sentencepiece() {
+    special_tokens();
+    const auto tokens = strings("tokens");
+    const auto varint = [](uint64_t v) {
+      std::string out;
+      for (; v > 127; v >>= 7) out += char((v & 127) | 128);
+      return out + char(v);
+    };
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const auto score = float(*file_.find("tokenizer.ggml.scores")->at(i).as_number());
+      std::string piece = "\x0a" + varint(tokens[i].size()) + tokens[i] + "\x15";
+      piece.append(reinterpret_cast<const char*>(&score), 4);
+      piece += "\x18" + varint(uint64_t(kind(i)));
+      spm += "\x0a" + varint(piece.size()) + piece;
+    }
+    spm += std::string("\x12\x02\x18\x02");  // trained as BPE
+    const bool prefix = *file_.find("tokenizer.ggml.add_space_prefix")->as_bool();
+    spm += std::string("\x1a\x02\x18") + char(prefix);
+  }
+
+  void write(const std::string& folder, bool sharded) const {
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder + "/1_Pooling");
+    if (const MetaValue* pooling = meta("pooling_type")) {
+      const char* const names[] = {"", "pooling_mode_mean_tokens", "pooling_mode_cls_token"};
+      write_text(folder + "/modules.json",
+                 R"([{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+      write_text(folder + "/1_Pooling/config.json", Json{{names[*pooling->as_int()], true}}.dump());
+    }
+    write_text(folder + "/config.json", config.dump());
+    if (!settings.is_null()) write_text(folder + "/tokenizer_config.json", settings.dump());
+    if (!tokenizer.is_null()) write_text(folder + "/tokenizer.json", tokenizer.dump());
+    if (!spm.empty()) write_text(folder + "/tokenizer.model", spm);
+    if (sharded) return write_sharded(folder, weights);
+    write_safetensors(folder + "/model.safetensors", weights);
+  }
+
+  Json config, settings, tokenizer;
+  std::string spm;
+  Checkpoint weights;  // by the names of the file, until rename()
+
+ private:
+  std::string name_, architecture_;
+  GgufFile file_;
+};
+
+// ---------------------------------------------------------------- patterns that models publish
+
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+const Json kWords = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+const Json kDigitsAndWords = {
+    {"type", "Sequence"},
+    {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, kWords}}};
+
+Names with(Names names, const Names& more) {
+  for (const auto& [key, value] : more) names[key] = value;
+  return names;
+}
+
+// ---------------------------------------------------------------- families
+
+Published llama(const std::string& name) {
+  Published p(name);
+  p.decoder("LlamaForCausalLM", p.real("rope.freq_base"));
+  if (name == "llama3-rope") {
+    p.config["rope_scaling"] = {{"rope_type", "llama3"},
+                                {"factor", 8.0},
+                                {"low_freq_factor", 1.0},
+                                {"high_freq_factor", 4.0},
+                                {"original_max_position_embeddings", 64}};
+    p.weights.erase("rope_freqs.weight");
+  }
+  p.rotate_back();
+  p.rename(kLayer, kTop);
+  p.byte_level(kLlama3, true);
+  return p;
+}
+
+Published mixtral() {
+  Published p("mixtral");
+  p.decoder("MixtralForCausalLM", 10000);
+  p.config["num_local_experts"] = p.number("expert_count");
+  p.config["num_experts_per_tok"] = p.number("expert_used_count");
+  p.config["sliding_window"] = nullptr;
+  p.rotate_back();
+  p.unstack("ffn_gate_exps.weight", "block_sparse_moe.experts.{}.w1.weight");
+  p.unstack("ffn_up_exps.weight", "block_sparse_moe.experts.{}.w3.weight");
+  p.unstack("ffn_down_exps.weight", "block_sparse_moe.experts.{}.w2.weight");
+  p.rename(with(kLayer, {{"ffn_gate_inp.weight", "block_sparse_moe.gate.weight"}}), kTop);
+  p.sentencepiece();
+  return p;
+}
+
+Published qwen(const std::string& name, const std::string& model) {
+  Published p(name);
+  p.decoder(model, 1e6);
+  p.config["use_sliding_window"] = false;
+  p.config["sliding_window"] = 32768;
+  p.rename(kLayer, kTop);
+  p.byte_level(kQwen2, false);
+  return p;
+}
+
+// joined: gate and up of all experts in one tensor, as newer folders have them.
+Published qwen3moe(bool joined_experts) {
+  Published p("qwen3moe");
+  p.decoder("Qwen3MoeForCausalLM", 1e6);
+  p.config["num_experts"] = p.number("expert_count");
+  p.config["num_experts_per_tok"] = p.number("expert_used_count");
+  p.config["moe_intermediate_size"] = p.number("expert_feed_forward_length");
+  p.config["norm_topk_prob"] = true;
+  p.config["decoder_sparse_step"] = 1;
+  p.config["mlp_only_layers"] = Json::array();
+  for (uint64_t layer = 0; joined_experts && layer < p.layers(); ++layer) {
+    const auto take = [&](const char* what) {
+      auto node = p.weights.extract(fmt::format("blk.{}.ffn_{}_exps.weight", layer, what));
+      return std::move(node.mapped());
+    };
+    const Weights gate = take("gate"), up = take("up");
+    const std::string to = fmt::format("model.layers.{}.mlp.experts.", layer);
+    p.weights[to + "gate_up_proj"] = joined(gate, up);
+    p.weights[to + "down_proj"] = take("down");
+  }
+  if (!joined_experts) {
+    for (const char* part : {"gate", "up", "down"}) {
+      p.unstack(fmt::format("ffn_{}_exps.weight", part),
+                fmt::format("mlp.experts.{{}}.{}_proj.weight", part));
+    }
+  }
+  p.rename(kLayer, kTop);
+  p.byte_level(kQwen2, false);
+  return p;
+}
+
+Published gemma(const std::string& name, const std::string& model) {
+  Published p(name);
+  p.decoder(model, 10000);
+  p.config.erase("tie_word_embeddings");  // the class has it as its default
+  p.each("norm.weight", minus_one);
+  if (name == "gemma2") {
+    p.config["query_pre_attn_scalar"] = p.number("attention.key_length");
+    p.config["sliding_window"] = p.number("attention.sliding_window");
+    p.config["attn_logit_softcapping"] = p.real("attn_logit_softcapping");
+    p.config["final_logit_softcapping"] = p.real("final_logit_softcapping");
+  }
+  p.rename(name == "gemma2" ? with(kLayer, kSandwich) : kLayer, kTop);
+  p.sentencepiece();
+  return p;
+}
+
+// The text part, inside the configuration and the names of the model with images.
+Published gemma3(const std::string& name, bool inside) {
+  Published p(name);
+  p.decoder(inside ? "Gemma3ForConditionalGeneration" : "Gemma3ForCausalLM", 1e6);
+  p.config.erase("tie_word_embeddings");
+  p.config["query_pre_attn_scalar"] = p.number("attention.key_length");
+  p.config["sliding_window"] = p.number("attention.sliding_window");
+  if (name == "gemma3-linear") {
+    p.config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+    p.config["rope_local_base_freq"] = 5000;
+    p.config["sliding_window_pattern"] = 3;
+  }
+  p.each("norm.weight", minus_one);
+  p.rename(with(kLayer, kSandwich), kTop);
+  if (inside) {
+    Checkpoint renamed;
+    for (auto& [key, w] : p.weights) renamed["language_model." + key] = std::move(w);
+    renamed["vision_tower.vision_model.post_layernorm.weight"] = {{2}, {1, 2}};
+    renamed["multi_modal_projector.mm_input_projection_weight"] = {{2}, {1, 2}};
+    p.weights = std::move(renamed);
+    Json text = p.config;
+    text.erase("architectures");
+    p.config = {{"architectures", p.config["architectures"]}, {"text_config", text}};
+  }
+  p.sentencepiece();
+  return p;
+}
+
+Published gemma4(const std::string& name) {
+  Published p(name);
+  Json text = p.config, types = Json::array();
+  const MetaValue* pattern = p.meta("attention.sliding_window_pattern");
+  const MetaValue* ff = p.meta("feed_forward_length");
+  const MetaValue* kv = p.meta("attention.head_count_kv");
+  size_t global = 0;
+  for (uint64_t i = 0; i < p.layers(); ++i) {
+    const bool local = *pattern->at(i).as_bool();
+    types.push_back(local ? "sliding_attention" : "full_attention");
+    if (!local) global = i;
+  }
+  text["layer_types"] = types;
+  text["intermediate_size"] = ff->is_array() ? *ff->at(0).as_int() : *ff->as_int();
+  text["use_double_wide_mlp"] = ff->is_array();
+  text["num_key_value_heads"] = kv->is_array() ? *kv->at(0).as_int() : *kv->as_int();
+  text["attention_k_eq_v"] = kv->is_array();
+  text["num_global_key_value_heads"] = kv->is_array() ? Json(*kv->at(global).as_int()) : Json();
+  text["head_dim"] = p.number("attention.key_length_swa");
+  text["global_head_dim"] = p.number("attention.key_length");
+  text["rms_norm_eps"] = p.real("attention.layer_norm_rms_epsilon");
+  text["sliding_window"] = p.number("attention.sliding_window");
+  text["num_kv_shared_layers"] = p.number("attention.shared_kv_layers");
+  text["hidden_size_per_layer_input"] = p.number("embedding_length_per_layer_input");
+  text["final_logit_softcapping"] = p.real("final_logit_softcapping");
+  text["rope_parameters"] = {
+      {"full_attention",
+       {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1e6}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
+  const bool experts = p.meta("expert_count") != nullptr;
+  text["enable_moe_block"] = experts;
+  text["num_experts"] = experts ? Json(p.number("expert_count")) : Json();
+  text["top_k_experts"] = experts ? Json(p.number("expert_used_count")) : Json();
+  text["moe_intermediate_size"] = experts ? Json(p.number("expert_feed_forward_length")) : Json();
+  p.config = {{"architectures", {"Gemma4ForConditionalGeneration"}}, {"text_config", text}};
+  p.weights.erase("rope_freqs.weight");
+  p.rename(with(with(kLayer, kSandwich), kGemma4), with(kTop, kGemma4Top));
+  Checkpoint renamed;
+  for (auto& [key, w] : p.weights) {
+    renamed["model.language_model." + key.substr(key.find('.') + 1)] = std::move(w);
+  }
+  p.weights = std::move(renamed);
+  p.weights["model.vision_tower.patch.weight"] = {{1}, {0}};
+  p.bpe({{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}},
+        false, false);
+  for (Json& token : p.tokenizer["added_tokens"]) token["special"] = true;
+  return p;
+}
+
+Published lfm2() {
+  Published p("lfm2");
+  Json types = Json::array();
+  int64_t kv_heads = 0;
+  for (uint64_t i = 0; i < p.layers(); ++i) {
+    const int64_t heads = *p.meta("attention.head_count_kv")->at(i).as_int();
+    types.push_back(heads == 0 ? "conv" : "full_attention");
+    kv_heads = std::max(kv_heads, heads);
+  }
+  p.config["architectures"] = {"Lfm2ForCausalLM"};
+  p.config["layer_types"] = types;
+  p.config["num_key_value_heads"] = kv_heads;
+  // 160 = 32 * ceil(floor(2 / 3 * 229) / 32)
+  p.config["block_ff_dim"] = 229;
+  p.config["block_auto_adjust_ff_dim"] = true;
+  p.config["block_ffn_dim_multiplier"] = 1.0;
+  p.config["block_multiple_of"] = 32;
+  p.config["norm_eps"] = p.real("attention.layer_norm_rms_epsilon");
+  p.config["rope_theta"] = 1e6;
+  p.config["conv_L_cache"] = p.number("shortconv.l_cache");
+  p.config["conv_bias"] = false;
+  p.config["tie_embedding"] = true;
+  p.each("shortconv.conv.weight", [](Weights w) {
+    w.shape = {w.shape[0], 1, w.shape[1]};
+    return w;
+  });
+  p.rename(with(kLayer, kLfm2),
+           with(kTop, {{"token_embd_norm.weight", "model.embedding_norm.weight"}}));
+  p.byte_level(kLlama3, true);
+  return p;
+}
+
+Published phi3(const std::string& name) {
+  Published p(name);
+  p.decoder("Phi3ForCausalLM", 10000);
+  const int64_t window = p.number("attention.sliding_window");
+  p.config["sliding_window"] = window > 0 ? Json(window) : Json();
+  p.config["original_max_position_embeddings"] = p.number("rope.scaling.original_context_length");
+  if (name == "phi3-longrope") {
+    p.config["partial_rotary_factor"] = 0.75;
+    p.config["rope_scaling"] = {{"type", "longrope"},
+                                {"long_factor", p.weights.at("rope_factors_long.weight").values},
+                                {"short_factor", p.weights.at("rope_factors_short.weight").values}};
+    p.weights.erase("rope_factors_long.weight");
+    p.weights.erase("rope_factors_short.weight");
+  }
+  p.rename(with(kLayer, kJoinedGate), kTop);
+  p.sentencepiece();
+  return p;
+}
+
+Published glm4() {
+  Published p("glm4");
+  p.decoder("Glm4ForCausalLM", 10000);
+  p.config["partial_rotary_factor"] = 0.5;
+  p.config["attention_bias"] = true;
+  p.rename(with(with(kLayer, kJoinedGate), kGlm4), kTop);
+  p.byte_level(kLlama3, false);
+  return p;
+}
+
+Published olmo(const std::string& name, const std::string& model) {
+  Published p(name);
+  p.decoder(model, 500000);
+  if (name == "olmo3") {
+    Json types = Json::array();
+    for (uint64_t i = 0; i < p.layers(); ++i) {
+      const bool local = *p.meta("attention.sliding_window_pattern")->at(i).as_bool();
+      types.push_back(local ? "sliding_attention" : "full_attention");
+    }
+    p.config["layer_types"] = types;
+    p.config["sliding_window"] = p.number("attention.sliding_window");
+    p.config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  }
+  p.rename(with(kLayer, kSandwich), kTop);
+  p.byte_level(kLlama3, false);
+  return p;
+}
+
+Published granite() {
+  Published p("granite");
+  p.decoder("GraniteForCausalLM", 10000);
+  p.config["embedding_multiplier"] = 6.0;
+  p.config["residual_multiplier"] = 0.6;
+  p.config["attention_multiplier"] = 0.15;
+  p.config["logits_scaling"] = 0.9;
+  p.rotate_back();
+  p.rename(kLayer, kTop);
+  p.bpe(kDigitsAndWords, false, true);
+  return p;
+}
+
+Published smollm3() {
+  Published p("smollm3");
+  p.decoder("SmolLM3ForCausalLM", 5e6);
+  p.config["no_rope_layer_interval"] = 4;
+  p.config["no_rope_layers"] = {1, 1, 1, 0, 1};
+  p.rotate_back();
+  p.rename(kLayer, kTop);
+  p.byte_level(kLlama3, false);
+  return p;
+}
+
+Published bert() {
+  Published p("bert");
+  p.config["architectures"] = {"BertModel"};
+  p.config["intermediate_size"] = p.number("feed_forward_length");
+  p.config["layer_norm_eps"] = p.real("attention.layer_norm_epsilon");
+  p.config["hidden_act"] = "gelu";
+  p.config["type_vocab_size"] = 2;
+  Names layer, top;
+  for (const char* end : {".weight", ".bias"}) {
+    for (const auto& [name, published] : kBert) layer[name + end] = published + end;
+    for (const auto& [name, published] : kBertTop) top[name + end] = published + end;
+  }
+  p.rename(layer, top, "encoder.layer.");
+  p.weights["pooler.dense.weight"] = {{1, 1}, {0}};
+  p.special_tokens();
+  const auto tokens = p.strings("tokens");
+  Json vocab = Json::object(), added = Json::array();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::string token = tokens[i];
+    if (p.kind(i) == 3 || p.kind(i) == 2) {
+      added.push_back({{"id", i}, {"content", token}, {"special", true}});
+    } else {
+      token = token.starts_with("\xe2\x96\x81") ? token.substr(3) : "##" + token;
+    }
+    vocab[token] = i;
+  }
+  p.tokenizer = {
+      {"added_tokens", added},
+      {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", true}}},
+      {"model", {{"type", "WordPiece"}, {"continuing_subword_prefix", "##"}, {"vocab", vocab}}}};
+  return p;
+}
+
+Published modern_bert() {
+  Published p("modernbert");
+  p.config["architectures"] = {"ModernBertForMaskedLM"};
+  p.config["intermediate_size"] = p.number("feed_forward_length");
+  p.config["norm_eps"] = p.real("attention.layer_norm_epsilon");
+  p.config["local_attention"] = p.number("attention.sliding_window");
+  p.config["global_attn_every_n_layers"] = p.number("attention.sliding_window_pattern");
+  p.config["global_rope_theta"] = p.real("rope.freq_base");
+  p.config["local_rope_theta"] = p.real("rope.freq_base_swa");
+  p.config["hidden_activation"] = "gelu";
+  p.rename(kModern, kModernTop);
+  p.weights["head.dense.weight"] = {{1, 1}, {0}};
+  p.weights["decoder.bias"] = {{1}, {0}};
+  p.bpe(kWords, false, true);
+  return p;
+}
+
+Published gemma_embedding() {
+  Published p("gemma-embedding");
+  p.decoder("Gemma3TextModel", 1e6);
+  p.config["query_pre_attn_scalar"] = p.number("attention.key_length");
+  p.config["sliding_window"] = p.number("attention.sliding_window");
+  p.each("norm.weight", minus_one);
+  p.rename(with(kLayer, kSandwich),
+           {{"token_embd.weight", "embed_tokens.weight"}, {"output_norm.weight", "norm.weight"}},
+           "layers.");
+  p.sentencepiece();
+  return p;
+}
+
+// ---------------------------------------------------------------- comparison
+
+std::string text_of(const MetaValue& value) {
+  if (value.is_array()) {
+    std::string out = "[";
+    for (uint64_t i = 0; i < value.size(); ++i) out += text_of(value.at(i)) + ", ";
+    return out + "]";
+  }
+  if (const auto text = value.as_string()) return std::string(*text);
+  if (const auto flag = value.as_bool()) return *flag ? "yes" : "no";
+  return fmt::format("{}", float(value.as_number().value_or(NAN)));
+}
+
+// Keys whose values are another matter: names; kinds of reserved tokens; and what a file may leave
+// out because it is the default, or say besides.
+bool compared(std::string_view key) {
+  return key != "general.name" && key != "tokenizer.ggml.token_type";
+}
+
+void expect_same_file(const Published& p, const std::string& path) {
+  const GgufFile got = Published::open(path);
+  EXPECT_TRUE(got.warnings().empty());
+  for (const format::MetaEntry& entry : p.file().metadata()) {
+    const MetaValue* value = got.find(entry.key);
+    if (!compared(entry.key)) continue;
+    ASSERT_NE(value, nullptr) << p.name() << " lacks " << entry.key;
+    EXPECT_EQ(text_of(*value), text_of(entry.value)) << p.name() << " " << entry.key;
+  }
+  EXPECT_EQ(got.tensors().size(), p.file().tensors().size()) << p.name();
+  for (const TensorInfo& want : p.file().tensors()) {
+    const TensorInfo* tensor = got.tensor(want.name);
+    ASSERT_NE(tensor, nullptr) << p.name() << " lacks " << want.name;
+    EXPECT_EQ(tensor->type, want.type) << want.name;
+    EXPECT_EQ(tensor->n_dims, want.n_dims) << want.name;
+    ASSERT_EQ(tensor->dims, want.dims) << p.name() << " " << want.name;
+    EXPECT_EQ(std::memcmp(tensor->data, want.data, want.bytes), 0) << p.name() << " " << want.name;
+  }
+}
+
+void expect_same_rows(const Published& p, const std::string& path) {
+  const std::string original = golden("tiny/" + p.name() + "/model.gguf");
+  const auto expected = read_json(golden("tiny/" + p.name() + "/expected.json"));
+  const auto tokens = expected["tokens"].get<std::vector<Token>>();
+  const auto model = load(path, {.precise = true});
+  if (model->info().kind == "encoder") {
+    const std::vector<std::vector<Token>> sequences{tokens};
+    const auto want = encode(*load(original, {.precise = true}), sequences);
+    const auto got = encode(*model, sequences);
+    ASSERT_TRUE(want && got);
+    EXPECT_TRUE(*want == *got) << p.name();
+    return;
+  }
+  EXPECT_EQ(first_difference(rows_of(original, {.precise = true}, KvType::kF16, tokens),
+                             rows_of(path, {.precise = true}, KvType::kF16, tokens)),
+            "")
+      << p.name();
+}
+
+class Convert : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/culet-convert-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  // The folder of a model, and the file that becomes of it.
+  std::string published(const Published& p, bool sharded = false) const {
+    p.write(folder + "/" + p.name(), sharded);
+    return folder + "/" + p.name();
+  }
+  void expect_the_reference(const Published& p, bool sharded = false) const {
+    SCOPED_TRACE(p.name());
+    const std::string out = folder + "/" + p.name() + ".gguf";
+    const auto written = convert_model(published(p, sharded), out, {.type = "F32"});
+    ASSERT_TRUE(written) << written.error().message;
+    EXPECT_TRUE(written->notes.empty());
+    EXPECT_EQ(written->bytes, std::filesystem::file_size(out));
+    expect_same_file(p, out);
+    expect_same_rows(p, out);
+  }
+  // What converting a folder says that is not as it should be.
+  std::string refusal(const Published& p) const {
+    const auto written = convert_model(published(p), folder + "/out.gguf", {.type = "F32"});
+    EXPECT_FALSE(written);
+    EXPECT_FALSE(std::filesystem::exists(folder + "/out.gguf"));
+    return written ? "" : written.error().message;
+  }
+
+  std::string folder;
+};
+
+TEST_F(Convert, Llama) {
+  expect_the_reference(llama("llama"));
+  expect_the_reference(llama("llama3-rope"), true);
+  expect_the_reference(mixtral());
+}
+
+TEST_F(Convert, Qwen) {
+  expect_the_reference(qwen("qwen2", "Qwen2ForCausalLM"));
+  expect_the_reference(qwen("qwen3", "Qwen3ForCausalLM"));
+  expect_the_reference(qwen3moe(false));
+  expect_the_reference(qwen3moe(true));
+}
+
+TEST_F(Convert, Gemma) {
+  expect_the_reference(gemma("gemma", "GemmaForCausalLM"));
+  expect_the_reference(gemma("gemma2", "Gemma2ForCausalLM"));
+  expect_the_reference(gemma3("gemma3", true));
+  expect_the_reference(gemma3("gemma3-linear", false));
+}
+
+TEST_F(Convert, Gemma4) {
+  expect_the_reference(gemma4("gemma4-e"), true);
+  expect_the_reference(gemma4("gemma4-dense"));
+  expect_the_reference(gemma4("gemma4-moe"));
+}
+
+TEST_F(Convert, OtherDecoders) {
+  expect_the_reference(lfm2());
+  expect_the_reference(phi3("phi3"));
+  expect_the_reference(phi3("phi3-window"));
+  expect_the_reference(phi3("phi3-longrope"));
+  expect_the_reference(glm4());
+  expect_the_reference(olmo("olmo2", "Olmo2ForCausalLM"));
+  expect_the_reference(olmo("olmo3", "Olmo3ForCausalLM"));
+  expect_the_reference(granite());
+  expect_the_reference(smollm3());
+}
+
+TEST_F(Convert, Encoders) {
+  expect_the_reference(bert());
+  expect_the_reference(modern_bert());
+  expect_the_reference(gemma_embedding());
+}
+
+TEST_F(Convert, QuantizesOnTheWay) {
+  const std::string out = folder + "/a.gguf", again = folder + "/b.gguf";
+  const Published p = llama("llama");
+  const auto written =
+      convert_model(published(p), out, {.type = "Q8_0", .keep = {{"head", "F16"}}});
+  ASSERT_TRUE(written) << written.error().message;
+  const auto same = quantize_model(golden("tiny/llama/model.gguf"), again,
+                                   {.type = "Q8_0", .keep = {{"head", "F16"}}});
+  ASSERT_TRUE(same) << same.error().message;
+  const GgufFile a = Published::open(out), b = Published::open(again);
+  EXPECT_EQ(a.find("general.file_type")->as_int(), 7);
+  for (const TensorInfo& tensor : b.tensors()) {
+    const TensorInfo* other = a.tensor(tensor.name);
+    ASSERT_NE(other, nullptr);
+    EXPECT_EQ(other->type, tensor.type) << tensor.name;
+    EXPECT_EQ(std::memcmp(other->data, tensor.data, tensor.bytes), 0) << tensor.name;
+  }
+}
+
+TEST_F(Convert, TemplatesAndEndsOfTexts) {
+  Published p = qwen("qwen2", "Qwen2ForCausalLM");
+  const auto tokens = p.strings("tokens");
+  p.config["eos_token_id"] = {0, 5};
+  p.settings["chat_template"] = "old";
+  const std::string in = published(p), out = folder + "/a.gguf";
+  write_text(in + "/chat_template.jinja", "{{ messages[0].content }}");
+  write_text(in + "/generation_config.json", Json{{"eos_token_id", {7, 8}}}.dump());
+  const auto written = convert_model(in, out, {.type = "F32"});
+  ASSERT_TRUE(written) << written.error().message;
+  const GgufFile file = Published::open(out);
+  EXPECT_EQ(file.find("tokenizer.chat_template")->as_string(), "{{ messages[0].content }}");
+  EXPECT_EQ(file.find("tokenizer.ggml.eot_token_id")->as_int(), 7);
+  EXPECT_EQ(file.find("tokenizer.ggml.eom_token_id")->as_int(), 8);
+}
+
+// ---------------------------------------------------------------- refusals
+
+TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
+  Published p = llama("llama");
+  p.config["architectures"] = {"LlamaForTokenClassification"};
+  EXPECT_NE(refusal(p).find("'LlamaForTokenClassification' are not known; there are "),
+            std::string::npos);
+  p = llama("llama");
+  p.config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  EXPECT_NE(refusal(p).find("the rope type 'yarn' is not known for this family"),
+            std::string::npos);
+  p = llama("llama");
+  p.config["quantization_config"] = {{"quant_method", "gptq"}};
+  EXPECT_NE(refusal(p).find("its weights are quantized ('gptq')"), std::string::npos);
+  p = gemma3("gemma3", false);
+  p.config["layer_types"] = {"full_attention",    "sliding_attention", "sliding_attention",
+                             "sliding_attention", "sliding_attention", "sliding_attention",
+                             "full_attention"};
+  EXPECT_NE(refusal(p).find("layer 1 has another kind of attention"), std::string::npos);
+  p = llama("llama");
+  p.weights["model.layers.0.self_attn.sinks"] = {{1}, {0}};
+  EXPECT_NE(refusal(p).find("'model.layers.0.self_attn.sinks' is not known for the family"),
+            std::string::npos);
+  p = llama("llama");
+  p.config.erase("rms_norm_eps");
+  EXPECT_NE(refusal(p).find("the configuration has no rms_norm_eps"), std::string::npos);
+}
+
+TEST_F(Convert, WhatIsMissingIsNamed) {
+  Published p = llama("llama");
+  p.weights.erase("model.layers.2.mlp.up_proj.weight");
+  EXPECT_NE(refusal(p).find("'model.layers.2.mlp.up_proj.weight' is missing"), std::string::npos);
+  p = mixtral();
+  p.weights.erase("model.layers.1.block_sparse_moe.experts.3.w1.weight");
+  EXPECT_NE(refusal(p).find("model.layers.1.block_sparse_moe.experts.4.w1.weight"),
+            std::string::npos);
+  p = llama("llama");
+  p.tokenizer = nullptr;
+  EXPECT_NE(refusal(p).find("neither tokenizer.json nor tokenizer.model"), std::string::npos);
+  const auto none = convert_model(folder + "/none", folder + "/a.gguf", {});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(Convert, TokenizersThatFilesCannotSayAreRefused) {
+  Published p = llama("llama");
+  p.tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+";
+  EXPECT_NE(refusal(p).find("have no name in files: x+, whole words first"), std::string::npos);
+  p = llama("llama");
+  p.tokenizer["model"]["type"] = "Unigram";
+  EXPECT_NE(refusal(p).find("type 'Unigram' is not read"), std::string::npos);
+  p = llama("llama");
+  p.tokenizer["added_tokens"][0]["id"] = 512;
+  EXPECT_NE(refusal(p).find("the id 512, but the embedding has 512 rows"), std::string::npos);
+}
+
+TEST_F(Convert, SourcesAreNotOverwritten) {
+  const std::string in = published(llama("llama"));
+  const auto written = convert_model(in, in + "/model.safetensors", {});
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, ErrorCode::kInvalidArgument);
+  const auto stopped =
+      convert_model(in, folder + "/a.gguf", {.progress = [](uint64_t, uint64_t) { return false; }});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(folder + "/a.gguf"));
+}
+
+}  // namespace
+}  // namespace culet::test
