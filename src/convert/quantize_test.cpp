@@ -213,7 +213,8 @@ TEST_F(Quantized, TheAlignmentStays) {
   metadata.set_uint32("general.alignment", 256);
   write_source(source, kTensors, metadata);
   ASSERT_TRUE(quantize_model(source, out, {.type = "Q4_1"}));
-  for (const TensorInfo& tensor : opened(out).tensors()) EXPECT_EQ(tensor.offset % 256, 0u);
+  const GgufFile written = opened(out);
+  for (const TensorInfo& tensor : written.tensors()) EXPECT_EQ(tensor.offset % 256, 0u);
 }
 
 TEST_F(Quantized, SmallerTypesAreReadAndNoted) {
