@@ -31,7 +31,13 @@ struct Error {
 template <class T>
 using Result = tl::expected<T, Error>;
 
+// Messages quote names from files that nobody checked: a control character would be an order to the
+// reader's terminal, so it is shown as '?'.
 inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {
+  for (char& c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) c = '?';
+  }
   return tl::unexpected<Error>(Error{code, std::move(message)});
 }
 

@@ -84,4 +84,17 @@ std::string utf8_encode(char32_t code) {
   return out;
 }
 
+std::string utf8_shown(std::string_view name, size_t most) {
+  std::string out;
+  for (size_t pos = 0; pos < name.size();) {
+    const Utf8Step step = utf8_step(name, pos);
+    const auto length = static_cast<size_t>(step.length);
+    if (out.size() + length > most) return out + "...";
+    const bool plain = step.valid && step.code >= 0x20 && (step.code < 0x7f || step.code > 0x9f);
+    out += plain ? name.substr(pos, length) : "?";
+    pos += length;
+  }
+  return out;
+}
+
 }  // namespace culet::base

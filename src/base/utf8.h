@@ -28,4 +28,8 @@ int utf8_incomplete_tail(std::string_view text);
 void utf8_append(char32_t code, std::string* out);
 std::string utf8_encode(char32_t code);
 
+// A name from a file as messages show it: at most so many bytes ("..." follows if it is cut), with
+// '?' for control characters and for what is no UTF-8.
+std::string utf8_shown(std::string_view name, size_t most = 80);
+
 }  // namespace culet::base

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <culet/result.h>
+
 namespace culet::base {
 namespace {
 
@@ -40,6 +42,18 @@ TEST(Utf8, EndAndReplacement) {
   EXPECT_EQ(utf8_incomplete_tail("\x80\x80\x80\x80"), 0);
   EXPECT_EQ(utf8_encode(0xd800), "\xef\xbf\xbd");
   EXPECT_EQ(utf8_encode(0x110000), "\xef\xbf\xbd");
+}
+
+TEST(Utf8, NamesInMessages) {
+  EXPECT_EQ(utf8_shown("a\tb\x1b[31m\xff\x7f\xc2\x85 \xc3\xa9"), "a?b?[31m??? \xc3\xa9");
+  EXPECT_EQ(utf8_shown(std::string("l\0ma", 4)), "l?ma");
+  EXPECT_EQ(utf8_shown("abc\xc3\xa9", 4), "abc...");
+  EXPECT_EQ(utf8_shown("abc\xc3\xa9", 5), "abc\xc3\xa9");
+}
+
+TEST(Result, MessagesHoldNoControlCharacters) {
+  EXPECT_EQ(fail(ErrorCode::kCorrupt, "a\x1b[2J\n\x7f" + std::string(1, '\0')).value().message,
+            "a?[2J\n??");
 }
 
 }  // namespace

@@ -191,9 +191,10 @@ Result<void> LayerCache::load(Position length, const Source& source) {
   int64_t gap = 0;
   if (!source(std::as_writable_bytes(std::span(&gap, 1)))) return cut();
   const int64_t all = (length + kRows - 1) / kRows - start_block();  // blocks, gap counted
-  const Position recent = (start_block() + pinned_blocks() + gap) * kRows;
-  if (gap < 0 || gap > all ||
-      (gap > 0 && (all - gap < pinned_blocks() || first_visible(length) < recent))) {
+  const auto seen = [&] {  // a row behind the gap may need one in it
+    return first_visible(length) < (start_block() + pinned_blocks() + gap) * kRows;
+  };
+  if (gap < 0 || gap > all || (gap > 0 && (all - gap < pinned_blocks() || seen()))) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("a layer of {} rows has a gap of {} blocks, which its policy never "
                             "makes",

@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kMagic = "culetkv\n";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 2: q8_0 keys are turned (docs/decisions/0009)
 constexpr uint32_t kMostHeader = 1 << 16;
 constexpr size_t kSumBytes = 64;  // hexadecimal digits
 constexpr int64_t kMostLength = int64_t{1} << 40;

@@ -36,19 +36,6 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A name from the file as messages show it: short, and without control characters.
-std::string shown(std::string_view name) {
-  std::string out;
-  for (size_t pos = 0; pos < name.size();) {
-    const base::Utf8Step step = base::utf8_step(name, pos);
-    if (out.size() + size_t(step.length) > kMaxTensorNameBytes) return out + "...";
-    const bool plain = step.valid && step.code >= 0x20 && (step.code < 0x7f || step.code > 0x9f);
-    out += plain ? name.substr(pos, size_t(step.length)) : "?";
-    pos += size_t(step.length);
-  }
-  return out;
-}
-
 bool align_up(uint64_t value, uint64_t alignment, uint64_t* out) {
   if (!base::checked_add(value, alignment - 1, out)) return false;
   *out &= ~(alignment - 1);
@@ -254,10 +241,10 @@ Result<std::string_view> GgufReader::read_name(std::string_view what, uint64_t m
   if (name.empty()) return corrupt("empty {} at byte {}", what, at);
   if (name.size() > most) {
     return corrupt("{} of {} bytes at byte {} ('{}'); at most {} are allowed", what, name.size(),
-                   at, shown(name), most);
+                   at, base::utf8_shown(name), most);
   }
   if (!base::utf8_valid(name)) {
-    return corrupt("{} at byte {} ('{}') is not UTF-8", what, at, shown(name));
+    return corrupt("{} at byte {} ('{}') is not UTF-8", what, at, base::utf8_shown(name));
   }
   return name;
 }
@@ -273,7 +260,7 @@ Result<void> GgufReader::read_metadata() {
   for (size_t i = 1; i < file_.key_order_.size(); ++i) {
     const std::string_view key = file_.metadata_[file_.key_order_[i]].key;
     if (key == file_.metadata_[file_.key_order_[i - 1]].key) {
-      return corrupt("duplicate key '{}' in the metadata", shown(key));
+      return corrupt("duplicate key '{}' in the metadata", base::utf8_shown(key));
     }
   }
   return {};
@@ -284,7 +271,7 @@ Result<void> GgufReader::read_value(std::string_view key, MetaValue* value) {
   uint32_t type = 0;
   if (!cursor_.read(&type)) return truncated("the metadata");
   if (type >= kMetaTypes) {
-    return corrupt("unknown value type {} of '{}' at byte {}", type, shown(key), at);
+    return corrupt("unknown value type {} of '{}' at byte {}", type, base::utf8_shown(key), at);
   }
   value->type_ = MetaType(type);
   if (value->type_ == MetaType::kArray) return read_array(key, value);
@@ -297,7 +284,7 @@ Result<void> GgufReader::read_value(std::string_view key, MetaValue* value) {
   value->data_ = cursor_.data();
   if (!cursor_.skip(kScalarBytes[type])) return truncated("the metadata");
   if (value->type_ == MetaType::kBool && *value->data_ > std::byte{1}) {
-    return corrupt("'{}' at byte {} is neither true nor false", shown(key), at);
+    return corrupt("'{}' at byte {} is neither true nor false", base::utf8_shown(key), at);
   }
   return {};
 }
@@ -307,19 +294,20 @@ Result<void> GgufReader::read_array(std::string_view key, MetaValue* value) {
   uint32_t type = 0;
   if (!cursor_.read(&type) || !cursor_.read(&value->count_)) return truncated("the metadata");
   if (type >= kMetaTypes) {
-    return corrupt("unknown value type {} in the array '{}' at byte {}", type, shown(key), at);
+    return corrupt("unknown value type {} in the array '{}' at byte {}", type,
+                   base::utf8_shown(key), at);
   }
   value->element_ = MetaType(type);
   if (value->element_ == MetaType::kArray) {
     return corrupt("nested array in '{}' at byte {}; arrays hold numbers, bools or strings",
-                   shown(key), at);
+                   base::utf8_shown(key), at);
   }
   const bool strings = value->element_ == MetaType::kString;
   const uint64_t element_bytes = strings ? sizeof(uint64_t) : kScalarBytes[type];
   if (value->count_ > cursor_.remaining() / element_bytes) {
     return corrupt(
         "truncated array '{}': array length {} at byte {} does not fit the {} bytes left",
-        shown(key), value->count_, at + 4, cursor_.remaining());
+        base::utf8_shown(key), value->count_, at + 4, cursor_.remaining());
   }
   value->data_ = cursor_.data();
   if (strings) return read_array_of_strings(key, value);
@@ -327,7 +315,7 @@ Result<void> GgufReader::read_array(std::string_view key, MetaValue* value) {
   if (value->element_ == MetaType::kBool &&
       std::any_of(value->data_, cursor_.data(), [](std::byte b) { return b > std::byte{1}; })) {
     return corrupt("the array '{}' at byte {} has elements that are neither true nor false",
-                   shown(key), at);
+                   base::utf8_shown(key), at);
   }
   return {};
 }
@@ -336,7 +324,7 @@ Result<void> GgufReader::read_array_of_strings(std::string_view key, MetaValue* 
   std::vector<uint64_t> offsets;
   offsets.reserve(value->count_);  // at most one for each 8 bytes of the file
   const uint64_t start = cursor_.position();
-  const std::string what = fmt::format("array '{}'", shown(key));
+  const std::string what = fmt::format("array '{}'", base::utf8_shown(key));
   for (uint64_t i = 0; i < value->count_; ++i) {
     CULET_TRY(const std::string_view text, read_text(what));
     offsets.push_back(cursor_.position() - text.size() - start);
@@ -370,7 +358,7 @@ Result<void> GgufReader::read_tensors() {
   for (size_t i = 1; i < file_.tensor_order_.size(); ++i) {
     const std::string_view name = file_.tensors_[file_.tensor_order_[i]].name;
     if (name == file_.tensors_[file_.tensor_order_[i - 1]].name) {
-      return corrupt("duplicate tensor '{}' in the tensor directory", shown(name));
+      return corrupt("duplicate tensor '{}' in the tensor directory", base::utf8_shown(name));
     }
   }
   return {};
@@ -378,7 +366,7 @@ Result<void> GgufReader::read_tensors() {
 
 Result<void> GgufReader::read_tensor(TensorInfo* tensor) {
   CULET_TRY_VOID(read_shape(tensor));
-  const std::string name = shown(tensor->name);
+  const std::string name = base::utf8_shown(tensor->name);
   uint32_t id = 0;
   if (!cursor_.read(&id) || !cursor_.read(&tensor->offset)) {
     return truncated("the tensor directory");
@@ -403,7 +391,7 @@ Result<void> GgufReader::read_tensor(TensorInfo* tensor) {
 }
 
 Result<void> GgufReader::read_shape(TensorInfo* tensor) {
-  const std::string name = shown(tensor->name);
+  const std::string name = base::utf8_shown(tensor->name);
   uint32_t n_dims = 0;
   if (!cursor_.read(&n_dims)) return truncated("the tensor directory");
   if (n_dims < 1 || n_dims > tensor->dims.size()) {
@@ -438,7 +426,7 @@ Result<void> GgufReader::place_tensors() {
       return corrupt(
           "'{}' ({} bytes at offset {}) reaches past end of the file, which has {} bytes; "
           "fetch the file again",
-          shown(tensor.name), tensor.bytes, tensor.offset, bytes_.size());
+          base::utf8_shown(tensor.name), tensor.bytes, tensor.offset, bytes_.size());
     }
     if (!header_only_) tensor.data = bytes_.data() + begin;
     used = std::max(used, end);
@@ -459,8 +447,8 @@ Result<void> GgufReader::check_overlaps() {
             [](const TensorInfo* a, const TensorInfo* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < order.size(); ++i) {
     if (order[i]->offset - order[i - 1]->offset < order[i - 1]->bytes) {
-      return corrupt("the data of '{}' and '{}' overlap", shown(order[i - 1]->name),
-                     shown(order[i]->name));
+      return corrupt("the data of '{}' and '{}' overlap", base::utf8_shown(order[i - 1]->name),
+                     base::utf8_shown(order[i]->name));
     }
   }
   return {};
@@ -525,9 +513,10 @@ Result<void> GgufFile::add_parts() {
   tensor_order_ = order_by_name(tensors_, name_of);
   for (size_t i = 1; i < tensor_order_.size(); ++i) {
     if (tensors_[tensor_order_[i]].name == tensors_[tensor_order_[i - 1]].name) {
-      return bad(ErrorCode::kCorrupt, fmt::format("two parts have a tensor '{}'; get another copy "
-                                                  "of the model",
-                                                  shown(tensors_[tensor_order_[i]].name)));
+      return bad(ErrorCode::kCorrupt,
+                 fmt::format("two parts have a tensor '{}'; get another copy "
+                             "of the model",
+                             base::utf8_shown(tensors_[tensor_order_[i]].name)));
     }
   }
   const MetaValue* all = find("split.tensors.count");

@@ -40,17 +40,6 @@ const Dtype* find_dtype(std::string_view name) {
   return at == std::end(kDtypes) ? nullptr : at;
 }
 
-// A name as messages show it: short.
-std::string shown(std::string_view name) {
-  constexpr size_t kShown = 80;
-  std::string out(name.substr(0, kShown));
-  while (!base::utf8_valid(out)) out.pop_back();
-  for (char& c : out) {
-    if (uint8_t(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return name.size() > kShown ? out + "..." : out;
-}
-
 class Reader {
  public:
   Reader(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -106,11 +95,13 @@ Result<Json> Reader::read_header() {
 Result<std::vector<uint64_t>> Reader::numbers(const std::string& name, const Json& entry,
                                               const char* member) const {
   const auto at = entry.find(member);
-  if (at == entry.end() || !at->is_array()) return corrupt("'{}' has no {}", shown(name), member);
+  if (at == entry.end() || !at->is_array())
+    return corrupt("'{}' has no {}", base::utf8_shown(name), member);
   std::vector<uint64_t> out;
   for (const Json& number : *at) {
     if (!number.is_number_unsigned()) {
-      return corrupt("the {} of '{}' has something that is no number", member, shown(name));
+      return corrupt("the {} of '{}' has something that is no number", member,
+                     base::utf8_shown(name));
     }
     out.push_back(number.get<uint64_t>());
   }
@@ -118,37 +109,39 @@ Result<std::vector<uint64_t>> Reader::numbers(const std::string& name, const Jso
 }
 
 Result<SafeTensor> Reader::read_tensor(const std::string& name, const Json& entry) const {
-  if (!entry.is_object()) return corrupt("'{}' is no tensor", shown(name));
+  if (!entry.is_object()) return corrupt("'{}' is no tensor", base::utf8_shown(name));
   const auto type = entry.find("dtype");
-  if (type == entry.end() || !type->is_string()) return corrupt("'{}' has no dtype", shown(name));
+  if (type == entry.end() || !type->is_string())
+    return corrupt("'{}' has no dtype", base::utf8_shown(name));
   const auto& type_name = type->get_ref<const std::string&>();
   const Dtype* dtype = find_dtype(type_name);
   if (dtype == nullptr) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' has the unknown dtype '{}'", name_,
-                                                     shown(name), shown(type_name)));
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: '{}' has the unknown dtype '{}'", name_, base::utf8_shown(name),
+                            base::utf8_shown(type_name)));
   }
   CULET_TRY(std::vector<uint64_t> shape, numbers(name, entry, "shape"));
   CULET_TRY(const std::vector<uint64_t> offsets, numbers(name, entry, "data_offsets"));
   if (shape.size() > kMostDims) {
-    return corrupt("'{}' has {} dimensions; at most {} are read", shown(name), shape.size(),
-                   kMostDims);
+    return corrupt("'{}' has {} dimensions; at most {} are read", base::utf8_shown(name),
+                   shape.size(), kMostDims);
   }
   uint64_t bits = dtype->bits;
   for (const uint64_t dim : shape) {
     if (!base::checked_mul(bits, dim, &bits)) {
-      return corrupt("the size of '{}' overflows 64 bits", shown(name));
+      return corrupt("the size of '{}' overflows 64 bits", base::utf8_shown(name));
     }
   }
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_.size()) {
     return corrupt(
         "the data of '{}' does not lie inside the file, which has {} bytes behind its "
         "header; fetch it again",
-        shown(name), data_.size());
+        base::utf8_shown(name), data_.size());
   }
   const uint64_t bytes = offsets[1] - offsets[0];
   if (bits % 8 != 0 || bits / 8 != bytes) {
-    return corrupt("'{}' has {} bytes, but its shape and dtype make {}", shown(name), bytes,
-                   bits / 8);
+    return corrupt("'{}' has {} bytes, but its shape and dtype make {}", base::utf8_shown(name),
+                   bytes, bits / 8);
   }
   return SafeTensor{name, dtype->name, std::move(shape), data_.data() + offsets[0], bytes};
 }
@@ -162,8 +155,8 @@ Result<void> Reader::check_overlaps(const std::vector<SafeTensor>& tensors) cons
             [](const SafeTensor* a, const SafeTensor* b) { return a->data < b->data; });
   for (size_t i = 1; i < order.size(); ++i) {
     if (uint64_t(order[i]->data - order[i - 1]->data) < order[i - 1]->bytes) {
-      return corrupt("the data of '{}' and '{}' overlap", shown(order[i - 1]->name),
-                     shown(order[i]->name));
+      return corrupt("the data of '{}' and '{}' overlap", base::utf8_shown(order[i - 1]->name),
+                     base::utf8_shown(order[i]->name));
     }
   }
   return {};

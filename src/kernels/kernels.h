@@ -199,4 +199,10 @@ void rope_frequencies(double base, int32_t dims, double scale, const float* fact
 void rope_table(const double* theta, int32_t dims, int64_t position, double attn_factor,
                 float* out);
 
+// y = H x for each piece of x, H the orthonormal Walsh-Hadamard matrix (natural order) of the
+// largest power of two m that divides n: x times float(1 / sqrt(m)), then log2(m) rounds of sums
+// and differences, neighbors first. x == y allowed. It keeps scalar products and spreads one large
+// element over its piece, so that rounding to 8 bits costs the others less. The same on every CPU.
+void hadamard(const float* x, int64_t n, float* y);
+
 }  // namespace culet::kernels

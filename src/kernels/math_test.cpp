@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <iostream>
+#include <vector>
 
 namespace culet::kernels {
 namespace {
@@ -151,6 +153,28 @@ TEST(Math, EveryLevelHasTheSameBits) {
     base.softcap(x.data(), 50.0f, n, want.data());
     kernels.softcap(x.data(), 50.0f, n, got.data());
     ASSERT_EQ(first_difference(got, want), x.size()) << l->name;
+  }
+}
+
+// H y = sum over j of (-1)^(bits that i and j share) x[j] / sqrt(m), in pieces of m.
+TEST(Hadamard, IsItsDefinition) {
+  for (const int64_t n : {1, 2, 24, 64, 80, 96, 128, 256}) {
+    const auto size = static_cast<size_t>(n);
+    const int64_t m = n & -n;
+    std::vector<float> x(size), y(size);
+    for (size_t i = 0; i < size; ++i) x[i] = static_cast<float>((i * 37 + 11) % 64) - 32;
+    hadamard(x.data(), n, y.data());
+    for (int64_t i = 0; i < n; ++i) {
+      double want = 0;
+      for (int64_t j = 0; j < m; ++j) {
+        const bool odd = std::popcount(static_cast<uint64_t>(i % m & j)) % 2 != 0;
+        want += (odd ? -1 : 1) * static_cast<double>(x[static_cast<size_t>(i / m * m + j)]);
+      }
+      EXPECT_NEAR(y[static_cast<size_t>(i)], want / std::sqrt(static_cast<double>(m)), 1e-4)
+          << n << ' ' << i;
+    }
+    hadamard(x.data(), n, x.data());
+    EXPECT_EQ(x, y) << "in place";
   }
 }
 

@@ -1,6 +1,7 @@
 // The set of architecture files: the built-in ones, then a folder that adds or replaces by file
 // name.
 #include "base/files.h"
+#include "base/utf8.h"
 #include "plan/arch_parse.h"
 #include "plan/builtin.h"
 #include "plan/compile.h"
@@ -101,7 +102,7 @@ Result<const ArchText*> ArchLibrary::find(std::string_view architecture) const {
   return fail(ErrorCode::kUnsupported,
               fmt::format("no architecture file for '{}' (known: {}); add one with --arch-dir, "
                           "docs/formats/arch.md says how",
-                          architecture, known));
+                          base::utf8_shown(architecture), known));
 }
 
 std::vector<std::string> ArchLibrary::architectures() const {

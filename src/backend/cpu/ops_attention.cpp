@@ -7,6 +7,9 @@
 // n positions on where it is a band. So what the kernel is told as a row's position is its reach,
 // and a band of n is a window of 2 n + 1 that ends there.
 //
+// A q8_0 cache keeps turned keys (kernels::hadamard of each head), which queries meet turned alike:
+// docs/decisions/0009.
+//
 // Work of attend is cut into units: a segment's tile of rows x one kv head (all its query heads
 // together, so a loaded key serves rows x heads dots). A row's keys are summed in parts at
 // multiples of 1024 absolute positions, merged in ascending order, always: so cutting parts over
@@ -31,6 +34,13 @@ constexpr int64_t kInlineProducts = 65536;  // multiply-adds below which nobody 
 
 // ---------------------------------------------------------------- append
 
+bool turned(const cache::KvShape& shape) { return shape.k_type == kernels::kKvQ8; }
+
+// Heads [heads, dim] of a row.
+void turn(const float* x, int64_t heads, int64_t dim, float* y) {
+  for (int64_t h = 0; h < heads; ++h) kernels::hadamard(x + h * dim, dim, y + h * dim);
+}
+
 // Stores rows [0, count) of k and v, whose positions begin at `start`, where slot(position) says.
 // A task owns whole blocks: neighboring rows of a block share cache lines.
 template <class F>
@@ -38,19 +48,24 @@ void store_rows(const Step& step, const cache::KvShape& s, const float* k, const
                 int64_t start, int64_t count, F&& slot) {
   const int64_t k_width = int64_t{s.kv_heads} * s.head_dim;
   const int64_t v_width = int64_t{s.kv_heads} * s.value_dim;
-  const auto store = [&](int64_t first, int64_t end) {
+  const auto store = [&](int64_t first, int64_t end, int worker) {
     for (int64_t r = first; r < end; ++r) {
       const cache::KvSlot to = slot(start + r);
-      step.k->kv_store(s.k_type, s.v_type, k + r * k_width, v + r * v_width, s.kv_heads, s.head_dim,
+      const float* keys = k + r * k_width;
+      if (turned(s)) {
+        turn(keys, s.kv_heads, s.head_dim, step.worker_scratch(worker));
+        keys = step.worker_scratch(worker);
+      }
+      step.k->kv_store(s.k_type, s.v_type, keys, v + r * v_width, s.kv_heads, s.head_dim,
                        s.value_dim, to.k_block, to.v_block, to.row);
     }
   };
-  if (count * (k_width + v_width) < kInlineFloats) return store(0, count);
+  if (count * (k_width + v_width) < kInlineFloats) return store(0, count, 0);
   const int64_t block0 = start / kernels::kKvBlockRows;
   const int64_t block1 = (start + count - 1) / kernels::kKvBlockRows + 1;
-  step.pool->run(block1 - block0, [&](int64_t task, int) {
+  step.pool->run(block1 - block0, [&](int64_t task, int worker) {
     const int64_t first = (block0 + task) * kernels::kKvBlockRows - start;
-    store(std::max<int64_t>(0, first), std::min(count, first + kernels::kKvBlockRows));
+    store(std::max<int64_t>(0, first), std::min(count, first + kernels::kKvBlockRows), worker);
   });
 }
 
@@ -81,6 +96,11 @@ Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
               out->in[1].rows == plan::RowSet::kAll);
   out->fn = run_append;
   return {};
+}
+
+int64_t append_scratch(const Binder& b, const plan::Op& op, int64_t) {
+  const plan::CacheSpec& spec = cache_of(b, op);  // a turned row
+  return int64_t{spec.kv_heads} * spec.head_dim * static_cast<int64_t>(sizeof(float));
 }
 
 // ---------------------------------------------------------------- keys of the pass itself
@@ -157,6 +177,10 @@ int64_t most_pairs(const plan::Attributes& a) {
   const int64_t rows = std::clamp<int64_t>(kTileFloats / (heads * a.value_dim), 1, kTileRows);
   return rows * heads;
 }
+
+// Floats of a unit's turned queries. The kernel finds a head at (kv_head * heads + h) of its row,
+// so what comes before the first one is there too.
+int64_t turned_floats(const plan::Attributes& a) { return (most_pairs(a) + a.heads) * a.head_dim; }
 
 // How this step's attention is cut.
 struct Cut {
@@ -296,8 +320,9 @@ class Attend {
     return result;
   }
 
-  // The unit's keys of one part; false: there are none.
-  bool run_part(const Unit& u, int64_t part, const Partial& to) const {
+  // The unit's keys of one part; false: there are none. `turned_q` has room for two
+  // turned_floats().
+  bool run_part(const Unit& u, int64_t part, const Partial& to, float* turned_q) const {
     const cache::Visibility v = visibility(u.segment);
     const int64_t age = reach(u.row0) - v.start;
     const int64_t oldest =
@@ -325,6 +350,7 @@ class Attend {
     args.q[0] = step_.floats(op_.in[0]) + query;
     args.q[1] = step_.floats(op_.in[own_ ? 0 : op_.in.size() - 1]) + query;  // maybe itself
     args.q_stride = op_.in[0].width;
+    if (turned(shape)) turn_queries(u, turned_q, &args);
     args.positions = reach_ + u.row0;
     args.rows = u.rows;
     args.heads_per_kv = static_cast<int32_t>(u.heads);
@@ -335,6 +361,21 @@ class Attend {
     args.softcap = a.softcap;
     step_.k->attend_part(&args, part, to.m, to.l, to.acc);
     return true;
+  }
+
+  void turn_queries(const Unit& u, float* to, kernels::AttendArgs* args) const {
+    const int64_t dim = op_.attr.head_dim, before = u.kv_head * u.heads * dim;
+    const bool pinned = args->q[1] != args->q[0];
+    for (int i = 0; i < (pinned ? 2 : 1); ++i) {
+      float* rows = to + i * turned_floats(op_.attr);
+      for (int64_t r = 0; r < u.rows; ++r) {
+        turn(args->q[i] + r * args->q_stride + before, u.heads, dim,
+             rows + before + r * u.heads * dim);
+      }
+      args->q[i] = rows;
+    }
+    if (!pinned) args->q[1] = args->q[0];
+    args->q_stride = u.heads * dim;
   }
 
   void merge(const Unit& u, const Partial& into, const Partial& part) const {
@@ -352,13 +393,18 @@ class Attend {
     }
   }
 
+  // A worker's scratch: two partial results, then the turned queries.
+  float* turned_at(float* scratch) const {
+    return scratch + 2 * partial_floats(most_pairs(op_.attr), op_.attr.value_dim);
+  }
+
   void run_unit(const Unit& u, float* scratch) const {
     const int64_t pairs = u.rows * u.heads;
     const Partial sum = partial_at(scratch, pairs);
     const Partial part = partial_at(scratch + partial_floats(pairs, op_.attr.value_dim), pairs);
     bool any = false;
     for (int64_t i = 0; i < u.parts.count(); ++i) {
-      if (!run_part(u, u.parts.at(i), any ? part : sum)) continue;
+      if (!run_part(u, u.parts.at(i), any ? part : sum, turned_at(scratch))) continue;
       if (any) merge(u, sum, part);
       any = true;
     }
@@ -375,11 +421,12 @@ class Attend {
     };
     for (int64_t wave = 0; wave * threads_ < cut_.parts; ++wave) {
       const int64_t done = wave * threads_, width = std::min(threads_, cut_.parts - done);
-      step_.pool->run(cut_.units * width, [&](int64_t task, int) {
+      step_.pool->run(cut_.units * width, [&](int64_t task, int worker) {
+        float* turned_q = turned_at(step_.worker_scratch(worker));
         const Unit u = unit(task / width);
         const int64_t i = done + task % width;
         const Partial to = place(task / width, task % width + 1);
-        if (i >= u.parts.count() || !run_part(u, u.parts.at(i), to)) set_empty(u, to);
+        if (i >= u.parts.count() || !run_part(u, u.parts.at(i), to, turned_q)) set_empty(u, to);
       });
       for (int64_t i = 0; i < cut_.units; ++i) {
         const Unit u = unit(i);
@@ -476,12 +523,12 @@ Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
 }
 
 int64_t attend_scratch(const Binder&, const plan::Op& op, int64_t) {
-  return 2 * partial_floats(most_pairs(op.attr), op.attr.value_dim) *
+  return 2 * (partial_floats(most_pairs(op.attr), op.attr.value_dim) + turned_floats(op.attr)) *
          static_cast<int64_t>(sizeof(float));
 }
 
 constexpr OpEntry kOps[] = {
-    {plan::OpKind::append, bind_append, nullptr},
+    {plan::OpKind::append, bind_append, append_scratch},
     {plan::OpKind::attend, bind_attend, attend_scratch},
 };
 
