@@ -67,10 +67,12 @@ test_builds := test asan threads aarch64
 test: $(test_builds:%=build/%/build.ninja)
 	@scripts/fetch_model --all >/dev/null
 	@scripts/fetch_vectors >/dev/null
+	@scripts/fetch_published >/dev/null
 	@for build in $(test_builds); do cmake --build --preset $$build || exit; done
 	@mkdir -p build/all
 	@printf 'subdirs("%s")\n' $(test_builds:%="$(CURDIR)/build/%") >build/all/CTestTestfile.cmake
 	@CULET_MODELS="$$(scripts/fetch_model --cache)" CULET_VECTORS="$$(scripts/fetch_vectors --cache)" \
+	  CULET_PUBLISHED="$$(scripts/fetch_published --cache)" \
 	  ctest --test-dir build/all -j2 --output-on-failure
 
 asan tsan: %: build/%/build.ninja
