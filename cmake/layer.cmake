@@ -22,7 +22,8 @@ endif()
 # culet_test(NAME SOURCES a_test.cpp ... DEPS ... [TIMEOUT seconds] [LABEL unit|whole])
 #   LABEL unit: small, run under sanitizers too. LABEL whole (the default): needs models or the whole
 #   engine at full speed, so sanitizer builds leave it out.
-# A cross compiled test runs in the toolchain's emulator and is told to keep to small sizes.
+# A cross compiled test runs in the toolchain's emulator. There and under sanitizers tests are told to
+# keep to small sizes (CULET_TEST_SIZE).
 # Tests find their data through CULET_TEST_DATA (tests/golden and friends).
 function(culet_test name)
   cmake_parse_arguments(T "" "TIMEOUT;LABEL" "SOURCES;DEPS" ${ARGN})
@@ -39,6 +40,8 @@ function(culet_test name)
   set(environment "")
   if(CMAKE_CROSSCOMPILING)
     set(prefix "${CMAKE_SYSTEM_PROCESSOR}.")
+  endif()
+  if(CMAKE_CROSSCOMPILING OR CULET_SANITIZE)
     set(environment ENVIRONMENT CULET_TEST_SIZE=small)
   endif()
   if(CULET_SANITIZE)

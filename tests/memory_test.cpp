@@ -40,7 +40,7 @@ constexpr int64_t kPrograms = 20;
 constexpr size_t kLockstep = 1024;
 #elif defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kPrograms = 60;
-constexpr size_t kLockstep = 4096;
+constexpr size_t kLockstep = 1024;
 #else
 constexpr int64_t kPrograms = 500;
 constexpr size_t kLockstep = 4096;

@@ -1,8 +1,8 @@
 #include "base/utf8.h"
 
-#include <gtest/gtest.h>
+#include "culet/result.h"
 
-#include <culet/result.h>
+#include <gtest/gtest.h>
 
 namespace culet::base {
 namespace {

@@ -18,7 +18,7 @@ namespace culet::kernels::test {
 
 using quant::TensorType;
 
-// Set where tests run in an emulator.
+// Set where tests run in an emulator or under sanitizers.
 inline bool small_tests() {
   const char* size = std::getenv("CULET_TEST_SIZE");
   return size && std::strcmp(size, "small") == 0;
