@@ -311,13 +311,7 @@ Result<Fact> Facts::name(const Expr& e, int layer) {
   if (starts_with(n, "meta.")) {
     bool absent = false;
     CULET_TRY(Fact f, meta(e, n, nullptr, layer, &absent));
-    if (absent)
-      return error(
-          e.place,
-          fmt::format(
-              "the model file has no key {}; write 'default ...' behind it if it may be missing",
-              meta_key(n)),
-          ErrorCode::kCorrupt);
+    if (absent) return error(e.place, no_key(e.place, n), ErrorCode::kCorrupt);
     return f;
   }
   if (starts_with(n, "target.")) {
@@ -329,6 +323,24 @@ Result<Fact> Facts::name(const Expr& e, int layer) {
   }
   if (is_word(n)) return Fact{Fact::Word{n, 0}};
   return tensor_fact(e, layer);
+}
+
+// What to say of a key that the file lacks, named in the text at `place`.
+std::string Facts::no_key(Place place, std::string_view name) const {
+  const std::string key = meta_key(name);
+  const size_t stem = key.size() - std::min(key.size(), name.size() - 5);
+  std::vector<std::string> known;
+  for (const format::MetaEntry& entry : model_.metadata())
+    if (starts_with(entry.key, key.substr(0, stem)))
+      known.emplace_back(std::string_view(entry.key).substr(stem));
+  const std::string near = nearest(name.substr(5), known);
+  const std::string begin =
+      fmt::format("the model file has no key {}; ", key) +
+      (near.empty() ? "" : fmt::format("did you mean meta.{}? Otherwise ", near));
+  if (place.file + 1 < static_cast<int>(arch_.files.size()))
+    return begin + fmt::format("give {} a fact of its own that replaces the one which reads it",
+                               arch_.files.back().name);
+  return begin + "write 'default ...' behind it if it may be missing";
 }
 
 Result<Fact> Facts::let_value(const Let& l, int layer, Place from) {
@@ -589,11 +601,29 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
     id = find_tensor(n);
   }
   if (id != kNone || optional) return id;
-  return error(
-      e.place,
-      fmt::format("tensor {} is missing in the model file; write '{}?' if it may be absent", n,
-                  e.text),
-      ErrorCode::kCorrupt);
+  const std::string near = quoted ? "" : nearest(e.text, names_like_tensors(layer));
+  return error(e.place,
+               near.empty() ? fmt::format("tensor {} is missing in the model file; write '{}?' if "
+                                          "it may be absent",
+                                          n, e.text)
+                            : fmt::format("tensor {} is missing in the model file; did you mean "
+                                          "'{}'? Write '{}?' if it may be absent",
+                                          n, near, e.text),
+               ErrorCode::kCorrupt);
+}
+
+std::vector<std::string> Facts::names_like_tensors(int layer) const {
+  constexpr std::string_view kWeight = ".weight";
+  const std::string prefix = layer < 0 ? "" : fmt::format("blk.{}.", layer);
+  std::vector<std::string> names;
+  for (const format::TensorInfo& t : model_.tensors()) {
+    std::string_view name = t.name;
+    if (!starts_with(name, prefix) || (layer < 0 && starts_with(name, "blk."))) continue;
+    name.remove_prefix(prefix.size());
+    if (ends_with(name, kWeight)) name.remove_suffix(kWeight.size());
+    names.emplace_back(name);
+  }
+  return names;
 }
 
 // ---- which metadata keys the text names

@@ -75,6 +75,8 @@ class Facts {
   std::string tensor_name(std::string_view name, bool quoted, int layer) const;
   std::string meta_key(std::string_view name) const;  // meta.KEY -> the key in the file
   TensorId find_tensor(std::string_view file_name) const;
+  // The tensors of a layer (-1: outside the layers) as the text would name them.
+  std::vector<std::string> names_like_tensors(int layer) const;
   bool depends_on_layer(const Expr& e);
   // Grows whenever a result depended on `session.context`, directly or through a fact known by
   // then; the place where the last such dependency begins.
@@ -106,6 +108,7 @@ class Facts {
   Result<Fact> last(const Expr& e, int layer);
   Result<Fact> tensor_fact(const Expr& e, int layer);
   tl::unexpected<Error> unknown(const Expr& e) const;
+  std::string no_key(Place place, std::string_view name) const;
   void find_per_layer();
   void collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const;
   bool is_variable(std::string_view name) const;

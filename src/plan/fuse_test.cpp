@@ -177,10 +177,10 @@ TEST(Fuse, NormsThatStay) {
       {"x = x + linear(linear(h, ffn_up), ffn_down) + h", 1},
       // a norm over parts of the row
       {"n = linear(rms_norm(x as [2, 32], none, eps) as [64], ffn_up)\n  x = x + linear(n, "
-       "ffn_down)",
+       "ffn_down) + h * 0",
        1},
       // a layer norm
-      {"x = x + linear(linear(layer_norm(x, ffn_norm, none, eps), ffn_up), ffn_down)", 1},
+      {"x = x + linear(linear(layer_norm(x, ffn_norm, none, eps), ffn_up), ffn_down) + h * 0", 1},
       // not quantized: an activation stands between
       {"x = x + linear(linear(silu(h), ffn_up), ffn_down)", 1},
       {"x = x + linear(linear(h, ffn_up), ffn_down)", 2},

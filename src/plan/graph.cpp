@@ -42,11 +42,13 @@ class Builder {
     used_.assign(facts_.model().tensors().size(), false);
     CULET_TRY_VOID(check_externs());
     CULET_TRY_VOID(check_requires(facts_, plan_.n_layers));
-    CULET_TRY_VOID(check_unnamed_lets(facts_, plan_.n_layers));
+    CULET_TRY_VOID(check_unnamed_lets(facts_, plan_.n_layers, &warnings_));
     const Block* model = arch_.block("model");
     if (!model) return error({last_file(), 1, 1}, "the block 'model:' is missing");
     for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));
+    if (!ran_layers_) return error(model->place, "the block 'model:' has no line 'layers: layer'");
     CULET_TRY_VOID(check_outputs(*model));
+    for (const auto& [name, made] : scope_) CULET_TRY_VOID(check_read(name, made));
     CULET_TRY_VOID(check_manifest(facts_, used_, plan_.n_layers, &warnings_));
     return GraphResult{std::move(plan_), std::move(warnings_)};
   }
@@ -179,16 +181,34 @@ class Builder {
     if (v.size() != s.names.size())
       return error(s.place, fmt::format("{} names for {} values", s.names.size(), v.size()));
     for (size_t k = 0; k < v.size(); ++k) {
-      set(s.names[k], v[k]);
+      if (const auto old = scope_.find(s.names[k]); old != scope_.end())
+        CULET_TRY_VOID(check_read(old->first, old->second));
+      set(s.names[k], {v[k], s.place});
       std::string& shown = at(v[k]).name;
       if (shown.empty()) shown = s.names[k];
     }
     return {};
   }
 
-  void set(const std::string& name, ValueId v) {
-    const bool fresh = scope_.insert_or_assign(name, v).second;
+  // What a name stands for since the statement at `place`.
+  struct Made {
+    ValueId value;
+    Place place;
+    bool read = false;
+  };
+
+  void set(const std::string& name, Made made) {
+    const bool fresh = scope_.insert_or_assign(name, made).second;
     if (fresh && layer_ >= 0) made_here_.push_back(name);
+  }
+
+  // Called where a name ends or gets another value: a result that nothing reads is a slip, and the
+  // answers would be wrong without a word.
+  Result<void> check_read(const std::string& name, const Made& made) const {
+    if (made.read) return {};
+    return error(made.place, fmt::format("nothing reads the value '{}' that is made here; use it "
+                                         "below, or remove it",
+                                         name));
   }
 
   Result<void> layers(const Statement& s) {
@@ -200,7 +220,11 @@ class Builder {
     for (layer_ = 0; layer_ < plan_.n_layers; ++layer_) {
       made_here_.clear();
       for (const Section& section : block->sections) CULET_TRY_VOID(statements(section.statements));
-      for (const std::string& name : made_here_) scope_.erase(name);
+      for (const std::string& name : made_here_) {
+        const auto ends = scope_.find(name);
+        CULET_TRY_VOID(check_read(name, ends->second));
+        scope_.erase(ends);
+      }
     }
     layer_ = -1;
     return {};
@@ -408,8 +432,10 @@ class Builder {
   }
 
   Result<std::vector<ValueId>> name(const Expr& e) {
-    if (const auto v = scope_.find(e.text); v != scope_.end())
-      return std::vector<ValueId>{v->second};
+    if (const auto made = scope_.find(e.text); made != scope_.end()) {
+      made->second.read = true;
+      return std::vector<ValueId>{made->second.value};
+    }
     if (is_target_value(e.text)) {
       const ValueId theirs = target_.plan->output(kHandedOver);
       const Value& t = target_.plan->values[static_cast<size_t>(theirs)];
@@ -420,7 +446,7 @@ class Builder {
       at(op.out[0]).name = e.text;
       std::vector<ValueId> out = op.out;
       plan_.ops.push_back(std::move(op));
-      set(e.text, out[0]);
+      set(e.text, {out[0], e.place, true});
       return out;
     }
     std::vector<std::string> known;
@@ -554,11 +580,19 @@ class Builder {
     if (e.kind != Kind::kName || facts_.let(e.text) || e.text == "none") return {};
     const std::string tensor = facts_.tensor_name(e.text, false, layer_);
     if (e.text.rfind("target.", 0) == 0 || facts_.find_tensor(tensor) != kNone) return {};
-    return error(e.place,
-                 fmt::format("'{}' is neither a value here nor a tensor of the model file "
-                             "({}); write '{}?' for a tensor that may be absent",
-                             e.text, tensor, e.text),
-                 ErrorCode::kCorrupt);
+    std::vector<std::string> names = facts_.names_like_tensors(layer_);
+    for (const auto& [name, made] : scope_) names.push_back(name);
+    for (const Let& l : arch_.lets) names.push_back(l.name);
+    const std::string near = nearest(e.text, names);
+    return error(
+        e.place,
+        fmt::format("'{}' is neither a value or fact here nor a tensor of the model file "
+                    "({}); {}",
+                    e.text, tensor,
+                    near.empty()
+                        ? fmt::format("write '{}?' for a tensor that may be absent", e.text)
+                        : fmt::format("did you mean '{}'?", near)),
+        ErrorCode::kCorrupt);
   }
 
   bool is_tensor(const Expr& e) {
@@ -784,7 +818,11 @@ class Builder {
       case K::kWord:
       case K::kMask: {
         Fact::Word word{rule.default_text, 0};
-        if (given) {
+        const bool plain = given && given->kind == Kind::kName && !facts_.let(given->text) &&
+                           given->text.find('.') == std::string::npos;
+        if (plain) {
+          word = {given->text, 0};  // whatever it is: set_word() knows what it may be
+        } else if (given) {
           CULET_TRY(Fact f, facts_.eval(*given, layer_));
           if (!f.word())
             return error(given->place,
@@ -828,7 +866,7 @@ class Builder {
   Plan plan_;
   std::vector<std::string> warnings_;
   std::vector<bool> used_;
-  std::map<std::string, ValueId> scope_;
+  std::map<std::string, Made> scope_;
   std::vector<std::string> made_here_;  // names that end with this layer
   std::map<std::pair<std::string, int>, int32_t> caches_;
   std::map<ValueId, int32_t> routes_;  // results of route: how many experts it picks from

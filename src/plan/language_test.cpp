@@ -381,7 +381,7 @@ TEST(Language, Attributes) {
   rope_error("pairs=silu, dims=4, base=1", "it is one of: adjacent, halves");
   rope_error("pairs=3, dims=4, base=1", "is a word such as");
   rope_error("pairs=halves, dims=4, base=1, factors=norm", "has 8 factors, 2 are needed");
-  expect_layer_error("y = embed(root.token_embd, by=colour)", "neither a fact nor a tensor");
+  expect_layer_error("y = embed(root.token_embd, by=colour)", "it is one of: token, position, type");
   expect_layer_error("y = route(x, top=9)", "route picks 9 of 8");
 }
 
@@ -552,12 +552,20 @@ TEST(Language, TensorsAndKeysThatNobodyReads) {
             std::string::npos);
   EXPECT_EQ(message_of(toy("ignore meta.rope.freq_base\n"), rope), "");
   EXPECT_EQ(message_of(toy("ignore \"meta.rope.*\"\n"), rope), "");
-  EXPECT_EQ(message_of(toy("let base = meta.rope.freq_base\n"), rope), "");
+  EXPECT_EQ(message_of(toy("let base = meta.rope.freq_base\nrequire base > 0, \"\"\n"), rope), "");
+  // A fact that nothing names reads nothing.
+  EXPECT_NE(message_of(toy("let base = meta.rope.freq_base\n"), rope).find("does not read"),
+            std::string::npos);
   const ModelPtr other = toy_header().real("toy.note", 10).model();
   auto c = compile_text_of(toy(), other->file);
   ASSERT_TRUE(c);
-  ASSERT_EQ(c->warnings.size(), 1u);
-  EXPECT_NE(c->warnings[0].find("unknown key toy.note"), std::string::npos);
+  ASSERT_FALSE(c->warnings.empty());
+  EXPECT_NE(c->warnings.back().find("unknown key toy.note"), std::string::npos);
+  c = compile_text_of(toy("let brach = meta.heads\n"), other->file);
+  ASSERT_TRUE(c);
+  EXPECT_EQ(std::count(c->warnings.begin(), c->warnings.end(),
+                       "test.arch:8: nothing reads the fact 'brach'"),
+            1);
 }
 
 TEST(Language, OptionalTensors) {
@@ -569,11 +577,13 @@ TEST(Language, OptionalTensors) {
 
 TEST(Language, ScopeOfALayer) {
   // What a layer makes ends with it; what it replaces stays.
-  expect_error(toy("", "layer:\n  when i == 1:\n    x = x + y\n  y = x * 2\n"), "14:",
-               "'y' is neither a value here nor a tensor of the model file (blk.1.y.weight)");
-  expect_error(toy("", "layer:\n  y = x * 2\n  x = y\n",
-                   "model:\n  x = embed(token_embd)\n  layers: layer\n  output logits = x + y\n"),
-               "11:", "'y' is neither a value here nor a tensor of the model file (y.weight)");
+  expect_error(
+      toy("", "layer:\n  when i == 1:\n    x = x + y\n  y = x * 2\n  x = y\n"),
+      "14:", "'y' is neither a value or fact here nor a tensor of the model file (blk.1.y.weight)");
+  expect_error(
+      toy("", "layer:\n  y = x * 2\n  x = y\n",
+          "model:\n  x = embed(token_embd)\n  layers: layer\n  output logits = x + y\n"),
+      "11:", "'y' is neither a value or fact here nor a tensor of the model file (y.weight)");
   const Plan p = plan_of(toy("", "layer:\n  x = x * 2\n"));
   EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->in[0],
             ops_of(p, OpKind::arithmetic, 0)[0]->out[0]);
@@ -596,7 +606,29 @@ TEST(Language, LayersWithoutOps) {
   const Plan p = plan_of(toy("", "layer:\n  when i == 0:\n    x = x * 2\n"));
   EXPECT_EQ(p.layers[0].count, 1);
   EXPECT_EQ(p.layers[1].count, 0);
-  EXPECT_EQ(plan_of(toy("", "layer:\n  y = x * 2\n")).layers[0].count, 0);
+}
+
+TEST(Language, ValuesThatNothingReads) {
+  const std::string kWhat = "nothing reads the value 'y' that is made here";
+  expect_error(toy("", "layer:\n  y = x * 2\n"), "13:3:", kWhat);
+  expect_error(toy("", "layer:\n  y = x * 2\n  y = x * 3\n  x = y\n"), "13:3:", kWhat);
+  expect_error(toy("", "layer:\n  when i == 1:\n    y = x * 2\n"), "14:5:", kWhat);
+  expect_error(toy("", kLayer, std::string(kModel) + "  y = x * 2\n"), "12:3:", kWhat);
+  EXPECT_EQ(message_of(toy("",
+                           "layer:\n  y = x * 2\n  when i == 1:\n    x = y\n  else:\n    "
+                           "x = y * 2\n"),
+                       toy_header().model()),
+            "");
+}
+
+TEST(Language, NamesThatAreNearlyThere) {
+  expect_layer_error("x = rope(x as [2, 4], pairs=neox, dims=4, base=10000)",
+                     "pairs= is 'neox'; it is one of: adjacent, halves");
+  expect_error(toy("", kLayer, "model:\n  x = embed(token_embd)\n  output logits = x\n"),
+               "8:1:", "has no line 'layers: layer'");
+  expect_layer_error("x = rms_norm(x, nrm, eps)", "did you mean 'norm'?");
+  expect_layer_error("x = x * widht", "did you mean 'width'?");
+  expect_fact_error("meta.hads", "no key toy.hads; did you mean meta.heads? Otherwise write");
 }
 
 TEST(Language, MessagesArePrintable) {
@@ -642,7 +674,7 @@ TEST(Language, HostileTextIsQuick) {
     return s;
   };
   const std::string head = "layer:\n";
-  EXPECT_NE(message_of(toy("", head + lines("  y = x\n", 20000)), model).find("too many steps"),
+  EXPECT_NE(message_of(toy("", head + lines("  x = x\n", 20000)), model).find("too many steps"),
             std::string::npos);
   EXPECT_NE(message_of(toy("", head + lines("  x = x * 2\n", 10000)), model).find("too many"),
             std::string::npos);
@@ -699,7 +731,7 @@ TEST(Language, EveryLayerThatUsesAStateHasOne) {
   const ModelPtr model = conv_header().model();
   auto c = compile_text_of(toy(kState,
                                "layer:\n  when i == 1:\n    x = x + short_conv(x, conv, past)\n"
-                               "  ignore_me = x\n") +
+                               "  x = x * 2\n") +
                                "ignore conv when i == 0\n",
                            model->file);
   ASSERT_TRUE(c) << c.error().message;

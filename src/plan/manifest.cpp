@@ -163,9 +163,10 @@ class Manifest {
     return false;
   }
 
+  // A let that nothing names (of an included file whose lines were replaced) reads no key.
   void note_all() {
     const auto note = [this](const Expr& e) { facts_.note_meta_keys(e); };
-    for (const Let& l : arch_.lets) note(*l.value);
+    for (const Let* l : named_lets(facts_)) note(*l->value);
     each_expression(arch_, note);
   }
 
@@ -189,7 +190,7 @@ Result<void> check_requires(Facts& facts, int32_t layers) {
   return {};
 }
 
-Result<void> check_unnamed_lets(Facts& facts, int32_t layers) {
+Result<void> check_unnamed_lets(Facts& facts, int32_t layers, std::vector<std::string>* warnings) {
   const std::unordered_set<const Let*> named = named_lets(facts);
   const int own = static_cast<int>(facts.arch().files.size()) - 1;
   for (const Let& l : facts.arch().lets) {
@@ -200,6 +201,8 @@ Result<void> check_unnamed_lets(Facts& facts, int32_t layers) {
       if (!value && value.error().code == ErrorCode::kInvalidArgument)
         return tl::unexpected<Error>(value.error());
     }
+    warnings->push_back(fmt::format("{}:{}: nothing reads the fact '{}'",
+                                    facts.arch().files.back().name, l.place.line, l.name));
   }
   return {};
 }

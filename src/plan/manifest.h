@@ -15,7 +15,7 @@ Result<void> check_requires(Facts& facts, int32_t layers);
 
 // A let of the file itself that nothing names is evaluated all the same: a mistake in it is an
 // error like any other. What only this model lacks (a key, an element) is not: nobody asks for it.
-Result<void> check_unnamed_lets(Facts& facts, int32_t layers);
+Result<void> check_unnamed_lets(Facts& facts, int32_t layers, std::vector<std::string>* warnings);
 
 // used[t]: the graph reads tensor t. Errors: a tensor that is neither read nor ignored; a key under
 // rope. or attention. that the text neither names nor ignores. Other unread keys are warnings.
