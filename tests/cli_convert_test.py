@@ -349,6 +349,13 @@ class Convert(Case):
         (none / "pytorch_model.bin").write_text("")
         self.assertIn("has no *.safetensors; its other files", self.fails(1, "convert", str(none), self.out))
         folder = self.published()
+        before = (folder / "tokenizer.json").read_bytes()
+        self.assertIn("is a file of the folder", self.fails(1, "convert", str(folder), str(folder / "tokenizer.json")))
+        self.assertEqual((folder / "tokenizer.json").read_bytes(), before)
+        (folder / "tokenizer_config.json").unlink(missing_ok=True)
+        (folder / "tokenizer_config.json").symlink_to("/no/such/blob")     # as an unfinished download leaves it
+        self.assertIn("tokenizer_config.json", self.fails(1, "convert", str(folder), self.out))
+        (folder / "tokenizer_config.json").unlink()
         (folder / "config.json").write_text("{")
         self.assertIn("config.json: JSON error", self.fails(1, "convert", str(folder), self.out))
         (folder / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cli_test
@@ -278,22 +279,31 @@ class Snapshots(StreamCase):
         self.refused(*self.POLICY, "--resume", str(damaged), words=("version 9",))
 
     def test_a_place_that_cannot_be_written(self):
-        """The answer comes all the same; then the error."""
-        there = "/no/such/folder/snapshot"
-        failed = culet("score", GEMMA, "--save", there, stdin=b"the rain")
-        self.assert_error(failed, 1, there)
-        self.assertEqual(failed.stdout, culet("score", GEMMA, stdin=b"the rain").stdout)
-        answer = culet("run", GEMMA, "the rain", "-n", "5", "-q").stdout
-        failed = culet("run", GEMMA, "the rain", "-n", "5", "-q", "--save", there)
-        self.assert_error(failed, 1, there)
-        self.assertEqual(failed.stdout, answer)
-        failed = culet("run", GEMMA, "the rain", "-n", "5", "--jsonl", "--save", there)
-        self.assert_error(failed, 1, there)
+        """Said before the work, whose result would be lost."""
+        link, device = self.folder + "/link", self.folder + "/pipe"
+        os.symlink(self.folder + "/nowhere/x", link)
+        os.mkfifo(device)
+        for place in ("/no/such/folder/snapshot", self.folder, device, GEMMA):
+            failed = culet("score", GEMMA, "--save", place, stdin=b"the rain")
+            self.assert_error(failed, 1, place)
+            self.assertEqual(failed.stdout, b"")
+        self.assert_error(culet("run", GEMMA, "the rain", "-n", "5", "-q", "--save", "/no/such/folder/x"), 1, "/no/such")
+        failed = culet("run", GEMMA, "the rain", "-n", "5", "--jsonl", "--save", link)
+        self.assert_error(failed, 1, link)              # only the file system knows: after the answer
         self.assertEqual([e["event"] for e in lines(failed)[-2:]], ["finished", "error"])
-        Path(self.snapshot).write_bytes(b"old")
-        os.mkdir(self.snapshot + ".part")               # where it is written first
-        self.assert_error(culet("score", GEMMA, "--save", self.snapshot, stdin=b"x"), 1, ".part")
-        self.assertEqual(Path(self.snapshot).read_bytes(), b"old")
+        self.assertTrue(os.path.islink(link))
+        for option in ("--save", "--resume"):
+            self.assert_error(culet("score", GEMMA, option, "", stdin=b"x"), 2, option)
+
+    def test_saved_at_once_by_many(self):
+        """Each writes a file of its own, so that the last one is whole; others' files stay."""
+        Path(self.snapshot + ".part").write_bytes(b"mine")
+        with ThreadPoolExecutor(6) as many:
+            all_done = [many.submit(culet, "score", GEMMA, "--save", self.snapshot, stdin=b"the rain") for _ in range(6)]
+        for done in all_done:
+            self.ok(done.result())
+        self.assertEqual(sorted(os.listdir(self.folder)), ["snapshot", "snapshot.part"])
+        self.assertEqual(culet("score", GEMMA, "--resume", self.snapshot, stdin=b" and").returncode, 0)
 
     def test_usage(self):
         for command in ("score", "run", "show"):

@@ -333,6 +333,7 @@ class Embed(Case):
         piped = "\r\n".join(texts).encode()
         self.assertEqual(lines(self.ok(culet("embed", BERT, stdin=piped))), by_name)
         self.assertEqual(lines(self.ok(culet("embed", BERT, "-", stdin=piped + b"\n"))), by_name)
+        self.assertIn(b"stands alone", culet("embed", BERT, "-", "x", stdin=piped).stderr)
         with tempfile.NamedTemporaryFile() as file:
             file.write(piped)
             file.flush()

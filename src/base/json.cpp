@@ -152,6 +152,11 @@ Result<Json> parse_json(std::string_view text, int max_depth, uint64_t max_bytes
         ErrorCode::kInvalidArgument,
         fmt::format("JSON error at byte {}: nested deeper than {} levels", *at + 1, max_depth));
   }
+  // The parser takes one for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("JSON error at byte {}: a NUL byte", nul + 1));
+  }
   try {
     Builder builder;
     if (Json::sax_parse(text.begin(), text.end(), &builder)) return builder.take();

@@ -30,6 +30,7 @@ TEST(JsonText, KeepsOrderAndKinds) {
 TEST(JsonText, ErrorsSayWhere) {
   EXPECT_NE(error_of(R"({"a":1,})").find("byte 8"), std::string::npos) << error_of(R"({"a":1,})");
   EXPECT_NE(error_of("").find("JSON error"), std::string::npos);
+  EXPECT_NE(error_of(std::string("[1]\0[2]", 7)).find("byte 4: a NUL"), std::string::npos);
   EXPECT_NE(error_of("[1] 2").find("byte 5"), std::string::npos) << error_of("[1] 2");
   EXPECT_NE(error_of("[1e999]").find("byte"), std::string::npos) << error_of("[1e999]");
   EXPECT_NE(error_of("[\"\xff\"]").find("UTF-8"), std::string::npos) << error_of("[\"\xff\"]");

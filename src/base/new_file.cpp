@@ -6,7 +6,10 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -23,13 +26,39 @@ Result<void> sync_path(const std::string& path, int flags) {
   return {};
 }
 
+constexpr int kAttempts = 1000;
+
+// Where a file of this name lies: behind links. A device or pipe would be replaced, not written.
+Result<std::string> place_of(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    if (!std::filesystem::is_symlink(path, error)) return path;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is a link to nothing; give another name", path));
+  }
+  if (status.type() != std::filesystem::file_type::regular) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is there and no ordinary file; give another name", path));
+  }
+  const std::filesystem::path place = std::filesystem::canonical(path, error);
+  return error ? path : place.string();
+}
+
 }  // namespace
 
-Result<NewFile> NewFile::create(const std::string& path) {
-  std::string scratch = fmt::format("{}.{}.new", path, ::getpid());
-  const int fd = ::open(scratch.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return tl::unexpected(os_error("create", path, errno));
-  return NewFile(fd, path, std::move(scratch));
+Result<NewFile> NewFile::create(const std::string& asked) {
+  CULET_TRY(const std::string path, place_of(asked));
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string scratch = fmt::format("{}.{}-{}.new", path, ::getpid(), attempt);
+    const int fd = ::open(scratch.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST) continue;  // another thread's, or of a process that was killed
+    if (fd < 0) return tl::unexpected(os_error("create", path, errno));
+    struct stat old{};
+    if (::stat(path.c_str(), &old) == 0) ::fchmod(fd, old.st_mode & 0777);  // who may read it stays
+    return NewFile(fd, path, std::move(scratch));
+  }
+  return tl::unexpected(os_error("create", path, EEXIST));
 }
 
 NewFile::NewFile(int fd, std::string path, std::string scratch)

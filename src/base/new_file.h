@@ -12,6 +12,8 @@ namespace culet::base {
 
 // A file that is written beside its place, under a name of its own, and gets its name in the end.
 // What is not committed is gone with the object; a file of that name stays as it was until then.
+// Through a link the file that it leads to is replaced. What is there and no ordinary file is an
+// error.
 // Belongs to one thread.
 class NewFile {
  public:

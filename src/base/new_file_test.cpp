@@ -66,11 +66,31 @@ TEST_F(NewFiles, ErrorsNameThePathThatWasAskedFor) {
   EXPECT_NE(missing.error().message.find("'" + folder + "/none/a'"), std::string::npos);
 
   std::filesystem::create_directory(folder + "/a");
-  auto file = NewFile::create(folder + "/a");
-  ASSERT_TRUE(file);
-  const auto committed = file->commit();
-  ASSERT_FALSE(committed);
-  EXPECT_NE(committed.error().message.find(folder + "/a"), std::string::npos);
+  ASSERT_EQ(::mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink(folder + "/none", folder + "/link");
+  for (const char* name : {"/a", "/pipe", "/link"}) {
+    const auto file = NewFile::create(folder + name);
+    ASSERT_FALSE(file);
+    EXPECT_EQ(file.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(file.error().message.find(folder + name), std::string::npos);
+  }
+  EXPECT_EQ(files(), 3u);
+}
+
+TEST_F(NewFiles, ReplaceWhatALinkLeadsToAndKeepItsMode) {
+  const std::string path = folder + "/a", link = folder + "/link";
+  std::ofstream(path) << "old";
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  std::filesystem::create_symlink(path, link);
+  auto file = NewFile::create(link), other = NewFile::create(link);  // two at once
+  ASSERT_TRUE(file && other);
+  ASSERT_TRUE(file->write(bytes_of("new")));
+  ASSERT_TRUE(file->commit());
+  EXPECT_EQ(*read_file(path), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  struct stat info{};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
 TEST(Folders, OfPaths) {

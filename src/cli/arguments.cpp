@@ -703,6 +703,24 @@ std::optional<Arguments> internal_command(std::span<const char* const> words) {
   return std::nullopt;
 }
 
+// --resume "$FILE" with FILE unset means no session, but says one.
+void refuse_empty_names(CLI::App* app) {
+  constexpr std::string_view kNames[] = {"FILE", "DIR", "JSON", "NAME"};
+  for (CLI::Option* option : app->get_options()) {
+    const std::string type = option->get_type_name();
+    if (option->get_positional() ||
+        std::none_of(std::begin(kNames), std::end(kNames),
+                     [&](std::string_view n) { return type.rfind(n, 0) == 0; }))
+      continue;
+    option->check([](const std::string& value) {
+      return value.empty() ? std::string("this is empty; give a value, or leave the option out")
+                           : std::string();
+    });
+  }
+  for (CLI::App* command : app->get_subcommands([](CLI::App*) { return true; }))
+    refuse_empty_names(command);
+}
+
 }  // namespace
 
 CommandEntry command_reference() { return read_command(Commands().app); }
@@ -713,6 +731,7 @@ Result<Arguments> parse_arguments(int argc, const char* const* argv) {
     if (internal) return std::move(*internal);
   }
   Commands commands;
+  refuse_empty_names(&commands.app);
   try {
     commands.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

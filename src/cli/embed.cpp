@@ -44,6 +44,11 @@ struct Texts {
 
 Result<Texts> read_texts(const EmbedArguments& arguments) {
   const bool piped = arguments.texts.empty() || arguments.texts == std::vector<std::string>{"-"};
+  if (!piped &&
+      std::find(arguments.texts.begin(), arguments.texts.end(), "-") != arguments.texts.end()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "\"-\" is standard input and stands alone; give the texts, or \"-\"");
+  }
   if (!arguments.file && !piped) return Texts{arguments.texts, ""};
   const std::string file = arguments.file.value_or("-");
   CULET_TRY(const std::string text, read_text_file(file));

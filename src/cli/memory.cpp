@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <unistd.h>
 
 namespace culet::cli {
 namespace {
@@ -17,6 +20,26 @@ Session::Progress show_progress(StatusLine* status, const char* what) {
         100.0 * static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, all))));
     return true;
   };
+}
+
+// That --save can be written is seen before the work whose result it will be.
+Result<void> check_save(const Session& session, const MemoryArguments& arguments) {
+  if (arguments.save.empty()) return {};
+  namespace fs = std::filesystem;
+  const auto refused = [&](const char* why) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--save {} {}; give another name", arguments.save, why));
+  };
+  const fs::path file(arguments.save);
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  std::error_code error;
+  if (fs::equivalent(file, session.model().info().path, error))
+    return refused("is the model itself");
+  if (!fs::is_directory(folder, error)) return refused("is in a folder that is not there");
+  if (::access(folder.c_str(), W_OK) != 0) return refused("is in a folder that cannot be written");
+  if (fs::exists(file, error) && !fs::is_regular_file(file, error))
+    return refused("is there and no ordinary file");
+  return {};
 }
 
 }  // namespace
@@ -33,6 +56,7 @@ SessionOptions MemoryArguments::options(int64_t prompt) const {
 }
 
 Result<void> resume(Session& session, const MemoryArguments& arguments, bool quiet) {
+  CULET_TRY_VOID(check_save(session, arguments));
   if (arguments.resume.empty()) return {};
   StatusLine status(!quiet);
   return session.restore(arguments.resume, show_progress(&status, "Reading the snapshot"));

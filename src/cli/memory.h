@@ -21,7 +21,8 @@ struct MemoryArguments {
   SessionOptions options(int64_t prompt = 0) const;
 };
 
-// Takes up the session of --resume, if there is one.
+// Takes up the session of --resume, if there is one. An error, too, where --save could not be
+// written.
 Result<void> resume(Session& session, const MemoryArguments& arguments, bool quiet);
 // Writes the file of --save, if there is one.
 Result<void> save(const Session& session, const MemoryArguments& arguments, bool quiet);

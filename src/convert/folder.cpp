@@ -13,14 +13,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-bool is_file(const std::string& path) {
+// A link to nothing, as an unfinished download leaves, and a folder are there: reading them fails.
+bool is_there(const std::string& path) {
   std::error_code error;
-  return fs::is_regular_file(path, error);
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
 }
 
 // The file's text; "" when it is not there.
 Result<std::string> read_optional(const std::string& path) {
-  if (!is_file(path)) return std::string();
+  if (!is_there(path)) return std::string();
   return base::read_file(path);
 }
 
@@ -35,7 +36,7 @@ Result<Json> read_json(const std::string& path) {
 }
 
 Result<Json> read_optional_json(const std::string& path) {
-  if (!is_file(path)) return Json();
+  if (!is_there(path)) return Json();
   return read_json(path);
 }
 
@@ -84,7 +85,7 @@ Result<Folder> open_folder(const std::string& path) {
   }
   folder.name = fs::path(folder.path).filename().string();
   const std::string in = folder.path + "/";
-  if (!is_file(in + "config.json")) {
+  if (!is_there(in + "config.json")) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("the folder {} has no config.json; name the folder that a model was "
                             "published in",

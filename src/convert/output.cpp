@@ -5,16 +5,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <sys/stat.h>
+#include <system_error>
 
 namespace culet::convert {
 
 // The new file gets its name while the old one is mapped, so it would even work; but nobody who
 // names one file twice means to lose the original.
-Result<void> check_not_a_source(const std::string& out, const std::vector<std::string>& sources) {
+Result<void> check_not_a_source(const std::string& out, const std::vector<std::string>& sources,
+                                const std::string& folder) {
   struct stat target{}, source{};
   if (::stat(out.c_str(), &target) != 0) return {};
+  std::error_code error;
+  const std::filesystem::path place = std::filesystem::canonical(out, error);
+  const bool model = place.extension() == ".gguf";  // an earlier result
+  if (!folder.empty() && !model &&
+      std::filesystem::relative(place, std::filesystem::canonical(folder, error), error)
+              .string()
+              .rfind("..", 0) != 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' is a file of the folder that is read; give the new file another "
+                            "name, such as one that ends in .gguf",
+                            out));
+  }
   for (const std::string& path : sources) {
     if (::stat(path.c_str(), &source) == 0 && source.st_ino == target.st_ino &&
         source.st_dev == target.st_dev) {

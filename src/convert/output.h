@@ -13,7 +13,8 @@
 namespace culet::convert {
 
 // kInvalidArgument: `out` is one of the files that are read.
-Result<void> check_not_a_source(const std::string& out, const std::vector<std::string>& sources);
+Result<void> check_not_a_source(const std::string& out, const std::vector<std::string>& sources,
+                                const std::string& folder = "");
 
 // general.file_type, and the version of the block formats.
 void set_file_type(format::GgufMetadata* metadata, uint32_t file_type);

@@ -4,6 +4,7 @@
 // timeline of its own; the session takes it over only when the checksum at the end is right.
 #include "base/check.h"
 #include "base/json.h"
+#include "base/new_file.h"
 #include "base/sha256.h"
 #include "culet/models.h"
 #include "engine/session_impl.h"
@@ -236,31 +237,21 @@ Result<std::vector<std::string>> digests_of(const Model& model) {
 
 }  // namespace
 
-// Beside the file, then renamed: who reads sees the old one or the whole new one.
 Result<void> SessionImpl::save(const std::string& path, const Progress& progress) const {
   CULET_TRY(const std::vector<std::string> digests, digests_of(*model_));
-  const std::string part = path + ".part";
-  File file(std::fopen(part.c_str(), "wb"));
-  if (!file) return io_error(part, "cannot be written");
+  CULET_TRY(base::NewFile file, base::NewFile::create(path));
   const auto all = static_cast<int64_t>(memory_bytes());
-  int64_t done = 0;
   bool stopped = false;
-  auto written = write_snapshot(*this, digests, [&](std::span<const std::byte> bytes) {
-    done += static_cast<int64_t>(bytes.size());
-    stopped = progress && !progress(std::min(done, all), all);
-    return !stopped && std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
+  Result<void> system;
+  const auto written = write_snapshot(*this, digests, [&](std::span<const std::byte> bytes) {
+    system = file.write(bytes);
+    stopped = progress && !progress(std::min(static_cast<int64_t>(file.bytes()), all), all);
+    return system && !stopped;
   });
-  if (written && std::fflush(file.get()) != 0)
-    written = io_error(part, "cannot be written");
-  else if (!written && !stopped)
-    written = io_error(part, "cannot be written");
-  else if (stopped)
-    written = fail(ErrorCode::kCancelled, "stopped on request");
-  file.reset();
-  if (written && std::rename(part.c_str(), path.c_str()) != 0)
-    written = io_error(path, "cannot be replaced");
-  if (!written) std::remove(part.c_str());
-  return written;
+  if (!system) return system;
+  if (stopped) return fail(ErrorCode::kCancelled, "stopped on request");
+  CULET_TRY_VOID(written);
+  return file.commit();
 }
 
 Result<void> SessionImpl::restore(const std::string& path, const Progress& progress) {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "model/vocabulary.h"
 #include "quant/tensor_type.h"
 
@@ -25,6 +26,8 @@
 
 namespace culet::model {
 namespace {
+
+constexpr size_t kShownName = 200;  // bytes of a model's own name
 
 constexpr int kMaxThreads = 1024;
 constexpr int32_t kMaxPassRows = 8192;
@@ -290,7 +293,7 @@ void describe_file(const LoadedModel& model, ModelInfo* info) {
   const format::GgufFile& file = model.file;
   info->file_bytes = file.file_bytes();
   if (const auto* name = file.find("general.name"); name && name->as_string()) {
-    info->name = *name->as_string();
+    info->name = base::utf8_shown(*name->as_string(), kShownName);
   }
   if (const auto* width = file.find(info->architecture + ".embedding_length")) {
     info->width = width->as_int().value_or(0);

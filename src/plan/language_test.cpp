@@ -381,7 +381,8 @@ TEST(Language, Attributes) {
   rope_error("pairs=silu, dims=4, base=1", "it is one of: adjacent, halves");
   rope_error("pairs=3, dims=4, base=1", "is a word such as");
   rope_error("pairs=halves, dims=4, base=1, factors=norm", "has 8 factors, 2 are needed");
-  expect_layer_error("y = embed(root.token_embd, by=colour)", "it is one of: token, position, type");
+  expect_layer_error("y = embed(root.token_embd, by=colour)",
+                     "it is one of: token, position, type");
   expect_layer_error("y = route(x, top=9)", "route picks 9 of 8");
 }
 
@@ -561,10 +562,10 @@ TEST(Language, TensorsAndKeysThatNobodyReads) {
   ASSERT_TRUE(c);
   ASSERT_FALSE(c->warnings.empty());
   EXPECT_NE(c->warnings.back().find("unknown key toy.note"), std::string::npos);
-  c = compile_text_of(toy("let brach = meta.heads\n"), other->file);
+  c = compile_text_of(toy("let brnch = meta.heads\n"), other->file);
   ASSERT_TRUE(c);
   EXPECT_EQ(std::count(c->warnings.begin(), c->warnings.end(),
-                       "test.arch:8: nothing reads the fact 'brach'"),
+                       "test.arch:8: nothing reads the fact 'brnch'"),
             1);
 }
 
@@ -627,7 +628,7 @@ TEST(Language, NamesThatAreNearlyThere) {
   expect_error(toy("", kLayer, "model:\n  x = embed(token_embd)\n  output logits = x\n"),
                "8:1:", "has no line 'layers: layer'");
   expect_layer_error("x = rms_norm(x, nrm, eps)", "did you mean 'norm'?");
-  expect_layer_error("x = x * widht", "did you mean 'width'?");
+  expect_layer_error("x = x * wdith", "did you mean 'width'?");
   expect_fact_error("meta.hads", "no key toy.hads; did you mean meta.heads? Otherwise write");
 }
 
