@@ -65,6 +65,27 @@ class MiniLm(unittest.TestCase):
                 cosine = sum(x * y for x, y in zip(a, b))
                 self.assertAlmostEqual(cosine, golden["cosine"]["mean"][i][j], delta=2e-6)
 
+    def test_other_pipelines_are_refused(self):
+        """What the vectors go through besides would be missing: said, not dropped."""
+        source = Path(os.environ["CULET_PUBLISHED"], "all-minilm-l6-v2")
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary, "copy")
+            (folder / "1_Pooling").mkdir(parents=True)
+            for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "model.safetensors"):
+                (folder / name).symlink_to(source / name)
+            modules = (source / "modules.json").read_text()
+            pooling = json.loads((source / "1_Pooling/config.json").read_text())
+            for text, change, word in ((modules.replace("Normalize", "Dense"), {}, "Dense"),
+                                       (modules, {"pooling_mode_cls_token": True}, "at once"),
+                                       (modules, {"pooling_mode_max_tokens": True}, "only the mean"),
+                                       (modules.replace("1_Pooling", "2_Pooling"), {}, "2_Pooling")):
+                (folder / "modules.json").write_text(text)
+                (folder / "1_Pooling/config.json").write_text(json.dumps(pooling | change))
+                done = culet("convert", str(folder), temporary + "/out.gguf")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(word, done.stderr)
+            self.assertEqual(os.listdir(temporary), ["copy"])
+
     def test_long_texts_are_refused(self):
         long = next(r for r in self.rows if r["tokens_before_truncation"] > 512)
         done = culet("embed", self.model, stdin=long["text"].replace("\n", " "))

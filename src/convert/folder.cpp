@@ -40,25 +40,35 @@ Result<Json> read_optional_json(const std::string& path) {
   return read_json(path);
 }
 
-// modules.json of sentence encoders names a folder with the settings of the pooling.
+// modules.json of sentence encoders says through what a text goes, and names a folder with the
+// settings of the pooling. Vectors of unit length are the reader's choice, so Normalize is no part.
 Result<Json> read_pooling(const std::string& folder) {
   CULET_TRY(const Json modules, read_optional_json(folder + "/modules.json"));
   if (!modules.is_array()) return Json();
+  Json pooling;
   for (const Json& module : modules) {
     const auto text = [&module](const char* name) {
       const auto at = module.is_object() ? module.find(name) : module.end();
       return at != module.end() && at->is_string() ? at->get<std::string>() : std::string();
     };
     const std::string path = text("path");
-    if (!text("type").ends_with("Pooling")) continue;
+    const std::string type = text("type");
+    if (type.ends_with(".Transformer") || type.ends_with(".Normalize")) continue;
+    if (!type.ends_with(".Pooling")) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}/modules.json: texts go through '{}' as well, which is not "
+                              "converted, so the vectors would be others; without its entry there "
+                              "the vectors are those that enter it",
+                              folder, type));
+    }
     if (path.empty() || path.find("..") != std::string::npos || path.starts_with('/')) {
       return fail(ErrorCode::kCorrupt, folder +
                                            "/modules.json: the path of the pooling leaves the "
                                            "folder");
     }
-    return read_optional_json(fmt::format("{}/{}/config.json", folder, path));
+    CULET_TRY(pooling, read_json(fmt::format("{}/{}/config.json", folder, path)));
   }
-  return Json();
+  return pooling;
 }
 
 }  // namespace
