@@ -215,6 +215,22 @@ void Builder::mark_bytes() {
   }
 }
 
+// What a text goes through before it is cut: steps that a file can say, or that are its kind's own.
+// NFC is left out on purpose (docs/decisions/0007).
+Result<void> check_normalizers(const Json* normalizer, std::string_view type) {
+  constexpr struct {
+    std::string_view type, steps;
+  } kKnown[] = {{"BPE", " NFC Prepend Replace "}, {"WordPiece", " BertNormalizer "}};
+  for (const Json* step : parts_of(normalizer, "normalizers")) {
+    for (const auto& row : kKnown) {
+      const std::string name = type_of(step);
+      if (row.type != type || row.steps.find(" " + name + " ") != std::string_view::npos) continue;
+      return unsupported("the tokenizer changes texts by '{}' first, which files cannot say", name);
+    }
+  }
+  return {};
+}
+
 Result<void> Builder::read_bpe(const Json& model) {
   const auto steps = parts_of(member(files_.tokenizer, "pre_tokenizer"), "pretokenizers");
   const auto decoders = parts_of(member(files_.tokenizer, "decoder"), "decoders");
@@ -257,6 +273,10 @@ Result<std::vector<std::string>> steps_of(const Json* pre_tokenizer) {
   for (const Json* step : parts_of(pre_tokenizer, "pretokenizers")) {
     const std::string type = type_of(step);
     const Json* pattern = member(step, "pattern");
+    if (type == "ByteLevel" && bool_of(member(step, "add_prefix_space")).value_or(false)) {
+      return unsupported(
+          "the pre-tokenizer puts a space before every text, which files cannot say");
+    }
     if (type == "ByteLevel") {
       if (bool_of(member(step, "use_regex")).value_or(true)) out.emplace_back("words");
     } else if (type == "Digits" && bool_of(member(step, "individual_digits")).value_or(false)) {
@@ -332,6 +352,7 @@ Result<void> Builder::read_model() {
   const Json* model = member(files_.tokenizer, "model");
   if (model == nullptr) return corrupt("tokenizer.json has no model");
   const std::string type = type_of(model);
+  CULET_TRY_VOID(check_normalizers(member(files_.tokenizer, "normalizer"), type));
   if (type == "BPE") return read_bpe(*model);
   if (type == "WordPiece") return read_wordpiece(*model);
   return unsupported("a tokenizer of the type '{}' is not read; BPE and WordPiece are", type);
@@ -423,10 +444,12 @@ class Ends {
     count_ = int64_t(vocabulary.tokens.size());
   }
 
-  void write() {
+  Result<void> write() {
+    for (const char* name : {"bos", "eos"}) CULET_TRY_VOID(check(name));
     for (const Special& special : kSpecials) write_id(special);
     write_other_ends();
     for (const char* name : {"bos", "eos"}) write_flag(name);
+    return {};
   }
 
  private:
@@ -454,6 +477,7 @@ class Ends {
     metadata_.set_uint32(fmt::format("tokenizer.ggml.{}", key), uint32_t(id));
   }
 
+  Result<void> check(const std::string& name) const;
   void write_id(const Special& special);
   void write_other_ends();
   void write_flag(const std::string& name);
@@ -465,6 +489,27 @@ class Ends {
   int64_t count_ = 0;
   std::map<std::string_view, int64_t> found_;
 };
+
+// The begin and the end that the folder names must be tokens.
+Result<void> Ends::check(const std::string& name) const {
+  const Json* token = member(files_.settings, name + "_token");
+  const Json* content = member(token, "content");
+  const std::string text = text_of(content ? content : token);
+  if (!text.empty() && !id(token)) {
+    return corrupt("tokenizer_config.json names '{}' as {}_token, which is no token", text, name);
+  }
+  for (const Json* file : {files_.config, files_.generation}) {
+    const Json* given = member(file, name + "_token_id");
+    const size_t all = given == nullptr || given->is_null() ? 0
+                       : given->is_array()                  ? given->size()
+                                                            : 1;
+    if (numbers(given).size() < all) {
+      return corrupt("{}_token_id is {}, but the tokenizer has {} tokens", name,
+                     base::dump_json(*given), count_);
+    }
+  }
+  return {};
+}
 
 void Ends::write_id(const Special& special) {
   std::optional<int64_t> found = id(member(files_.settings, fmt::format("{}_token", special.name)));
@@ -553,7 +598,7 @@ Result<void> add_tokenizer(const TokenizerFiles& files, const TokenizerOptions& 
   if (!vocabulary.merges.empty()) {
     metadata->set_strings("tokenizer.ggml.merges", vocabulary.merges);
   }
-  Ends(files, vocabulary, metadata).write();
+  CULET_TRY_VOID(Ends(files, vocabulary, metadata).write());
   const auto prefix = bool_of(member(files.settings, "add_prefix_space"));
   if (vocabulary.model == "llama" && (prefix || vocabulary.space_prefix)) {
     metadata->set_bool("tokenizer.ggml.add_space_prefix",

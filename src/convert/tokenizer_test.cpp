@@ -153,6 +153,11 @@ TEST(Tokenizers, WhatCannotBeSaid) {
             "a tokenizer of the type 'Unigram' is not read; BPE and WordPiece are");
   EXPECT_EQ(error("/pre_tokenizer", {{"type", "Punctuation"}}),
             "the pre-tokenizer has a step 'Punctuation', which files cannot say");
+  EXPECT_EQ(error("/normalizer", {{"type", "Lowercase"}}),
+            "the tokenizer changes texts by 'Lowercase' first, which files cannot say");
+  EXPECT_EQ(error("/normalizer", {{"type", "NFC"}}), "");
+  EXPECT_EQ(error("/pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", true}}),
+            "the pre-tokenizer puts a space before every text, which files cannot say");
   EXPECT_EQ(error("/model/vocab/b", 0u), "tokenizer.json gives 'a' and 'b' the same id 0");
   EXPECT_EQ(error("/model/vocab/b", 8u),
             "the tokenizer gives 'b' the id 8, but the embedding has 8 rows");
@@ -161,6 +166,12 @@ TEST(Tokenizers, WhatCannotBeSaid) {
   EXPECT_EQ(error("/model/merges", {3}),
             "a merge of tokenizer.json is neither a text nor a pair of texts");
   EXPECT_EQ(error("/model", nullptr), "tokenizer.json has no model");
+  Json tokenizer = byte_level();
+  const Json config = {{"eos_token_id", 99}}, settings = {{"eos_token", "<nope>"}};
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer, .config = &config}, {.rows = 8}).error,
+            "eos_token_id is 99, but the tokenizer has 8 tokens");
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer, .settings = &settings}, {.rows = 8}).error,
+            "tokenizer_config.json names '<nope>' as eos_token, which is no token");
   EXPECT_NE(Keys({}, {.rows = 8}).error.find("neither tokenizer.json nor"), std::string::npos);
 }
 
