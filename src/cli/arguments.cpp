@@ -705,7 +705,7 @@ std::optional<Arguments> internal_command(std::span<const char* const> words) {
 
 // --resume "$FILE" with FILE unset means no session, but says one.
 void refuse_empty_names(CLI::App* app) {
-  constexpr std::string_view kNames[] = {"FILE", "DIR", "JSON", "NAME"};
+  constexpr std::string_view kNames[] = {"FILE", "DIR", "JSON"};
   for (CLI::Option* option : app->get_options()) {
     const std::string type = option->get_type_name();
     if (option->get_positional() ||

@@ -273,11 +273,11 @@ Result<std::vector<std::string>> steps_of(const Json* pre_tokenizer) {
   for (const Json* step : parts_of(pre_tokenizer, "pretokenizers")) {
     const std::string type = type_of(step);
     const Json* pattern = member(step, "pattern");
-    if (type == "ByteLevel" && bool_of(member(step, "add_prefix_space")).value_or(false)) {
-      return unsupported(
-          "the pre-tokenizer puts a space before every text, which files cannot say");
-    }
     if (type == "ByteLevel") {
+      if (bool_of(member(step, "add_prefix_space")).value_or(false)) {
+        return unsupported(
+            "the pre-tokenizer puts a space before every text, which files cannot say");
+      }
       if (bool_of(member(step, "use_regex")).value_or(true)) out.emplace_back("words");
     } else if (type == "Digits" && bool_of(member(step, "individual_digits")).value_or(false)) {
       out.emplace_back("digits");
