@@ -33,7 +33,7 @@ build/setup.%: scripts/setup scripts/packages.txt
 
 build/release/build.ninja: build/setup.build
 $(patsubst %,build/%/build.ninja,test asan tsan threads aarch64): build/setup.test
-$(patsubst %,build/%/build.ninja,fuzz clang coverage): build/setup.develop
+$(patsubst %,build/%/build.ninja,dev fuzz clang coverage): build/setup.develop
 
 # Configured once; after that Ninja notices a changed CMakeLists.txt by itself. Standard output is the answer's.
 build/%/build.ninja: CMakePresets.json
@@ -92,7 +92,7 @@ coverage: build/coverage/build.ninja
 	@cmake --build --preset coverage
 	@scripts/coverage build/coverage
 
-check: build/setup.develop build/test/build.ninja
+check: build/setup.develop build/test/build.ninja build/dev/build.ninja
 	@scripts/check build/test
 
 format: build/setup.develop

@@ -158,12 +158,6 @@ TEST_P(Experts, ProfilesCountWhatWasRead) {
   EXPECT_FALSE(costs(*model).logits_type.empty());
 }
 
-std::string test_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Tiny, Experts, testing::ValuesIn(kModels), test_name);
 
 }  // namespace

@@ -127,12 +127,6 @@ TEST_P(Reference, ClearIsANewSession) {
   EXPECT_EQ(first_difference(append_rows(*one, tokens_), first), "");
 }
 
-std::string test_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Tiny, Reference,
                          testing::Values("llama", "llama3-rope", "qwen2", "qwen3", "gemma3",
                                          "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2",

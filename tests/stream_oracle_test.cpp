@@ -90,12 +90,6 @@ class Stream : public testing::TestWithParam<const char*> {
   std::string name() const { return GetParam(); }
 };
 
-std::string test_name(const testing::TestParamInfo<const char*>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(, Stream, testing::ValuesIn(kModels), test_name);
 
 // ---------------------------------------------------------------- the oracle

@@ -179,4 +179,10 @@ std::vector<std::string> usable_sets() {
   return names;
 }
 
+std::string test_name(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
 }  // namespace culet::test

@@ -4,6 +4,7 @@
 #include "culet/engine.h"
 #include "format/gguf.h"
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
@@ -51,5 +52,8 @@ double largest_difference(std::span<const float> a, const nlohmann::json& b);
 std::string first_difference(const Rows& a, const Rows& b);
 std::vector<std::string> usable_sets();  // instruction sets of this CPU
 void expect_ok(const Result<void>& result);
+
+// What GoogleTest calls a test that has a name as its parameter: letters, digits and _.
+std::string test_name(const testing::TestParamInfo<const char*>& info);
 
 }  // namespace culet::test

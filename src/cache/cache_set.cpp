@@ -8,8 +8,6 @@
 namespace culet::cache {
 namespace {
 
-constexpr int64_t kRows = kernels::kKvBlockRows;
-
 Result<void> check(const plan::CacheSpec& spec, const CacheOptions& options) {
   const std::string who = fmt::format("cache '{}' of layer {}", spec.name, spec.layer);
   if (spec.kv_heads <= 0 || spec.head_dim <= 0 || spec.value_dim <= 0) {
@@ -34,7 +32,7 @@ Result<void> check(const plan::CacheSpec& spec, const CacheOptions& options) {
 
 // Blocks that `rows` consecutive rows touch, at most.
 uint64_t most_blocks(int64_t rows) {
-  return rows <= 0 ? 0 : static_cast<uint64_t>((rows + 2 * kRows - 2) / kRows);
+  return rows <= 0 ? 0 : static_cast<uint64_t>((rows + 2 * kBlockRows - 2) / kBlockRows);
 }
 
 }  // namespace
@@ -64,10 +62,10 @@ LayerBytes layer_bytes(const plan::CacheSpec& spec, const CacheOptions& options,
   } else {
     bytes.payload = static_cast<uint64_t>(kept.pinned + kept.window) * shape.row_bytes();
   }
-  const uint64_t all = static_cast<uint64_t>((tokens + kRows - 1) / kRows);
+  const uint64_t all = static_cast<uint64_t>((tokens + kBlockRows - 1) / kBlockRows);
   const auto blocks = [&](int64_t more) {
     if (kept.full()) return all;
-    const uint64_t pinned = static_cast<uint64_t>((kept.pinned + kRows - 1) / kRows);
+    const uint64_t pinned = static_cast<uint64_t>((kept.pinned + kBlockRows - 1) / kBlockRows);
     return std::min(all, pinned + most_blocks(kept.window + options.rewind_reserve - 1 + more));
   };
   bytes.allocated = blocks(0) * block;
@@ -77,10 +75,10 @@ LayerBytes layer_bytes(const plan::CacheSpec& spec, const CacheOptions& options,
 
 Result<std::unique_ptr<CacheSet>> CacheSet::make(const plan::Plan& plan,
                                                  const CacheOptions& options) {
-  if (options.start < 0 || options.start % kRows != 0) {
+  if (options.start < 0 || options.start % kBlockRows != 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a session cannot start at position {}; use a multiple of {}",
-                            options.start, kRows));
+                            options.start, kBlockRows));
   }
   if (options.stream && (options.stream->pinned < 0 || options.stream->window < 1)) {
     return fail(ErrorCode::kInvalidArgument,

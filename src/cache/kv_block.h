@@ -20,6 +20,8 @@ namespace culet::cache {
 
 using Position = int64_t;
 
+constexpr int64_t kBlockRows = kernels::kKvBlockRows;
+
 struct KvShape {
   kernels::KvType k_type = kernels::kKvF16, v_type = kernels::kKvF16;
   int32_t kv_heads = 0, head_dim = 0, value_dim = 0;

@@ -18,8 +18,6 @@
 
 namespace culet::cache {
 
-constexpr int64_t kRows = kernels::kKvBlockRows;
-
 LayerCache::LayerCache(const KvShape& shape, const Retention& retention, int64_t rewind_reserve,
                        Position start)
     : shape_(shape),
@@ -28,7 +26,7 @@ LayerCache::LayerCache(const KvShape& shape, const Retention& retention, int64_t
       start_(start),
       pool_(std::make_shared<BlockPool>(shape)),
       length_(start) {
-  CULET_CHECK(start >= 0 && start % kRows == 0 && rewind_reserve >= 0);
+  CULET_CHECK(start >= 0 && start % kBlockRows == 0 && rewind_reserve >= 0);
   CULET_CHECK(retention.window > 0 && retention.pinned >= 0);
 }
 
@@ -56,7 +54,7 @@ size_t LayerCache::at(int64_t block) const {
 }
 
 Position LayerCache::end() const {
-  return (start_block() + static_cast<int64_t>(blocks_.size()) + gap_) * kRows;
+  return (start_block() + static_cast<int64_t>(blocks_.size()) + gap_) * kBlockRows;
 }
 
 Position LayerCache::first_visible(Position p) const {
@@ -67,7 +65,7 @@ Result<void> LayerCache::reserve(Position first, int64_t n) {
   CULET_CHECK(first == length_ && n >= 0);
   const size_t before = blocks_.size();
   const bool open = first < end();  // the block of row `first` is there already
-  const bool copy_open = n > 0 && open && blocks_[at(first / kRows)].shared();
+  const bool copy_open = n > 0 && open && blocks_[at(first / kBlockRows)].shared();
   BlockRef copy = copy_open ? pool_->take() : BlockRef();
   bool enough = !copy_open || copy;
   while (enough && end() < first + n) {
@@ -86,7 +84,7 @@ Result<void> LayerCache::reserve(Position first, int64_t n) {
                     n, pool_->block_bytes()));
   }
   if (copy_open) {
-    BlockRef& block = blocks_[at(first / kRows)];
+    BlockRef& block = blocks_[at(first / kBlockRows)];
     std::memcpy(copy.k(), block.k(), pool_->row_bytes());
     block = std::move(copy);
   }
@@ -95,20 +93,20 @@ Result<void> LayerCache::reserve(Position first, int64_t n) {
 
 KvSlot LayerCache::slot(Position p) {
   CULET_CHECK(p >= length_ && p < end());
-  const BlockRef& block = blocks_[at(p / kRows)];
-  return {block.k(), block.v(), static_cast<int32_t>(p % kRows)};
+  const BlockRef& block = blocks_[at(p / kBlockRows)];
+  return {block.k(), block.v(), static_cast<int32_t>(p % kBlockRows)};
 }
 
 void LayerCache::append_entries(Position first, Position end, uint32_t query,
                                 std::vector<kernels::KvEntry>* out) const {
   for (Position p = first; p < end;) {
-    const int64_t index = p / kRows;
-    const Position stop = std::min<Position>((index + 1) * kRows, end);
+    const int64_t index = p / kBlockRows;
+    const Position stop = std::min<Position>((index + 1) * kBlockRows, end);
     const BlockRef& block = blocks_[at(index)];
     out->push_back({.k = block.k(),
                     .v = block.v(),
                     .position = p,
-                    .first = static_cast<int32_t>(p % kRows),
+                    .first = static_cast<int32_t>(p % kBlockRows),
                     .rows = static_cast<int32_t>(stop - p),
                     .block_index = index,
                     .query = query});
@@ -120,7 +118,7 @@ void LayerCache::view(Position first, Position last, std::vector<kernels::KvEntr
   CULET_CHECK(first >= start_ && first <= last + 1 && last < end());
   const Position pinned_end = std::min(start_ + retention_.pinned, last + 1);
   const Position recent = std::max(first_visible(first), pinned_end);
-  CULET_CHECK(gap_ == 0 || recent >= (start_block() + pinned_blocks() + gap_) * kRows);
+  CULET_CHECK(gap_ == 0 || recent >= (start_block() + pinned_blocks() + gap_) * kBlockRows);
   append_entries(start_, pinned_end, 1, out);
   append_entries(recent, last + 1, 0, out);
 }
@@ -129,7 +127,7 @@ void LayerCache::commit(Position length) {
   CULET_CHECK(length >= length_ && length <= end());
   length_ = length;
   if (retention_.full()) return;
-  const int64_t kept = first_visible(std::max(start_, length - reserve_)) / kRows;
+  const int64_t kept = first_visible(std::max(start_, length - reserve_)) / kBlockRows;
   const int64_t oldest = start_block() + pinned_blocks() + gap_;
   const int64_t drop = kept - oldest;
   if (drop <= 0) return;
@@ -141,15 +139,16 @@ void LayerCache::commit(Position length) {
 
 bool LayerCache::can_truncate(Position length) const {
   if (length >= length_ || gap_ == 0) return true;
-  const Position gap_begin = (start_block() + pinned_blocks()) * kRows;
-  return length <= gap_begin || first_visible(length) >= gap_begin + gap_ * kRows;
+  const Position gap_begin = (start_block() + pinned_blocks()) * kBlockRows;
+  return length <= gap_begin || first_visible(length) >= gap_begin + gap_ * kBlockRows;
 }
 
 Truncation LayerCache::truncate(Position length) {
   CULET_CHECK(length >= start_);
   if (!can_truncate(length)) return Truncation::kRebuildNeeded;
   length_ = std::min(length_, length);
-  const int64_t keep = (length_ + kRows - 1) / kRows - start_block();  // blocks, gap counted
+  const int64_t keep =
+      (length_ + kBlockRows - 1) / kBlockRows - start_block();  // blocks, gap counted
   if (keep <= pinned_blocks()) {
     blocks_.resize(std::min(blocks_.size(), static_cast<size_t>(keep)));
     gap_ = 0;
@@ -174,10 +173,10 @@ bool LayerCache::save(const Sink& sink) const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const auto block = static_cast<int64_t>(i) + start_block() +
                        (static_cast<int64_t>(i) < pinned_blocks() ? 0 : gap_);
-    const int64_t rows = std::min(kRows, length_ - block * kRows);
+    const int64_t rows = std::min(kBlockRows, length_ - block * kBlockRows);
     std::vector<std::byte> bytes(pool_->row_bytes());
     std::memcpy(bytes.data(), blocks_[i].k(), bytes.size());
-    if (rows < kRows) clear_rows(shape_, static_cast<int32_t>(rows), bytes);
+    if (rows < kBlockRows) clear_rows(shape_, static_cast<int32_t>(rows), bytes);
     if (!sink(bytes)) return false;
   }
   return true;
@@ -190,9 +189,10 @@ Result<void> LayerCache::load(Position length, const Source& source) {
   };
   int64_t gap = 0;
   if (!source(std::as_writable_bytes(std::span(&gap, 1)))) return cut();
-  const int64_t all = (length + kRows - 1) / kRows - start_block();  // blocks, gap counted
+  const int64_t all =
+      (length + kBlockRows - 1) / kBlockRows - start_block();  // blocks, gap counted
   const auto seen = [&] {  // a row behind the gap may need one in it
-    return first_visible(length) < (start_block() + pinned_blocks() + gap) * kRows;
+    return first_visible(length) < (start_block() + pinned_blocks() + gap) * kBlockRows;
   };
   if (gap < 0 || gap > all || (gap > 0 && (all - gap < pinned_blocks() || seen()))) {
     return fail(ErrorCode::kCorrupt,

@@ -39,11 +39,11 @@ Result<int> convert_command(const ConvertArguments& arguments, Output& out) {
   options.text_only = true;
   const auto model = Model::load(written->path, options);
   if (!model) print_note("the file is written, but cannot be run here: " + model.error().message);
-  nlohmann::ordered_json json = to_json(*written);
+  nlohmann::ordered_json json = written_json(*written);
   json["runs"] = model.has_value();
   out.write(arguments.json
                 ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
-                : printable(human(*written)));
+                : printable(written_text(*written)));
   return kExitOk;
 }
 

@@ -153,16 +153,14 @@ Result<Comparison> compare(const QuantizeArguments& arguments, const std::string
 
 // ---------------------------------------------------------------- output
 
-Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
-
 Json comparison_json(const Comparison& sums) {
   const auto n = static_cast<double>(sums.tokens);
   return {{"tokens", sums.tokens},
-          {"mean_divergence", finite(sums.divergence / n)},
-          {"max_divergence", finite(sums.most)},
+          {"mean_divergence", sums.divergence / n},
+          {"max_divergence", sums.most},
           {"same_top", static_cast<double>(sums.same_top) / n},
-          {"source_nll", finite(sums.source_nll / n)},
-          {"new_nll", finite(sums.new_nll / n)}};
+          {"source_nll", sums.source_nll / n},
+          {"new_nll", sums.new_nll / n}};
 }
 
 std::string comparison_text(const Comparison& sums) {
@@ -199,8 +197,8 @@ Result<int> quantize(const QuantizeArguments& arguments, const InterruptWatch& i
   }
   CULET_TRY(const WrittenModel written, write(arguments, found.path, interrupt));
   for (const std::string& note : written.notes) print_note(note);
-  Json json = to_json(written);
-  if (!arguments.json) out.write(printable(human(written)));
+  Json json = written_json(written);
+  if (!arguments.json) out.write(printable(written_text(written)));
   if (!arguments.check.empty()) {
     out.flush();
     CULET_TRY(const Comparison sums, compare(arguments, found.path, text, interrupt));

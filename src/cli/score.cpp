@@ -25,8 +25,6 @@ constexpr size_t kAppend = 256;  // tokens of a stream that are appended togethe
 // The shortest decimal of a float is a shorter one than that of the same value as a double.
 double shortest(float x) { return std::stod(fmt::format("{}", x)); }
 
-Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(); }
-
 class Scorer {
  public:
   Scorer(Session& session, int top, Output& out)
@@ -109,11 +107,10 @@ Result<void> Scorer::finish() {
     CULET_TRY(const Distribution distribution, distribution(model_, session_.logits(), top_));
     next = {{"entropy", distribution.entropy}, {"top", top_of(distribution)}};
   }
-  const double mean = sum_ / static_cast<double>(predicted_);  // NaN, hence null, for none
-  Json line{{"tokens", tokens_},
-            {"mean_nll", finite(mean)},
-            {"perplexity", finite(std::exp(mean))},
-            {"next", next}};
+  const double mean =
+      sum_ / static_cast<double>(predicted_);  // NaN, which JSON writes as null, for none
+  Json line{
+      {"tokens", tokens_}, {"mean_nll", mean}, {"perplexity", std::exp(mean)}, {"next", next}};
   if (session_.options().stream) line["evicted"] = session_.evicted();
   print(line);
   return {};

@@ -21,7 +21,7 @@ double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 }  // namespace
 
-Json to_json(const WrittenModel& written) {
+Json written_json(const WrittenModel& written) {
   Json types = Json::array();
   for (const TypeShare& share : written.types) {
     types.push_back({{"type", share.type}, {"tensors", share.tensors}, {"bytes", share.bytes}});
@@ -35,7 +35,7 @@ Json to_json(const WrittenModel& written) {
           {"notes", written.notes}};
 }
 
-std::string human(const WrittenModel& written) {
+std::string written_text(const WrittenModel& written) {
   std::string text = fmt::format("{}: {}, {:.1f} MB of {:.1f} MB, {:.2f} bits per weight\n",
                                  written.path, written.type, megabytes(written.bytes),
                                  megabytes(written.source_bytes), bits_of(written));

@@ -9,7 +9,7 @@
 
 namespace culet::cli {
 
-nlohmann::ordered_json to_json(const WrittenModel& written);
-std::string human(const WrittenModel& written);  // lines
+nlohmann::ordered_json written_json(const WrittenModel& written);
+std::string written_text(const WrittenModel& written);  // lines
 
 }  // namespace culet::cli

@@ -1,6 +1,6 @@
 // Takes the text of an expression, gives a tree; takes a tree and a scope, gives a value.
 //
-// Grammar, loosest first; each level is one function of Parser:
+// Grammar, loosest first; each level is one function of ExpressionParser:
 //   expr       = "if" expr "then" expr "else" expr | or ["default" expr]
 //   or         = and {"or" and}
 //   and        = comparison {"and" comparison}
@@ -46,9 +46,9 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // ---------------------------------------------------------------- text to tree
 
-class Parser {
+class ExpressionParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit ExpressionParser(std::string_view text) : text_(text) {}
 
   Result<NodePtr> parse() {
     CULET_TRY(NodePtr node, expression());
@@ -110,7 +110,7 @@ class Parser {
   int depth_ = 0;
 };
 
-Result<NodePtr> Parser::expression() {
+Result<NodePtr> ExpressionParser::expression() {
   if (++depth_ > kMostDepth) return expected("less nesting");
   Result<NodePtr> node = take_word("if") ? choice() : either();
   if (node && take_word("default")) {
@@ -121,7 +121,7 @@ Result<NodePtr> Parser::expression() {
   return node;
 }
 
-Result<NodePtr> Parser::choice() {
+Result<NodePtr> ExpressionParser::choice() {
   CULET_TRY(NodePtr condition, expression());
   if (!take_word("then")) return expected("then");
   CULET_TRY(NodePtr yes, expression());
@@ -130,7 +130,7 @@ Result<NodePtr> Parser::choice() {
   return make(Kind::kIf, "if", std::move(condition), std::move(yes), std::move(no));
 }
 
-Result<NodePtr> Parser::either() {
+Result<NodePtr> ExpressionParser::either() {
   CULET_TRY(NodePtr left, both());
   while (take_word("or")) {
     CULET_TRY(NodePtr right, both());
@@ -139,7 +139,7 @@ Result<NodePtr> Parser::either() {
   return left;
 }
 
-Result<NodePtr> Parser::both() {
+Result<NodePtr> ExpressionParser::both() {
   CULET_TRY(NodePtr left, comparison());
   while (take_word("and")) {
     CULET_TRY(NodePtr right, comparison());
@@ -148,7 +148,7 @@ Result<NodePtr> Parser::both() {
   return left;
 }
 
-Result<NodePtr> Parser::comparison() {
+Result<NodePtr> ExpressionParser::comparison() {
   if (take_word("not")) {
     if (++depth_ > kMostDepth) return expected("less nesting");
     CULET_TRY(NodePtr operand, comparison());
@@ -164,7 +164,7 @@ Result<NodePtr> Parser::comparison() {
   return left;
 }
 
-Result<NodePtr> Parser::sum() {
+Result<NodePtr> ExpressionParser::sum() {
   CULET_TRY(NodePtr left, product());
   while (true) {
     const std::string_view symbol = take("+") ? "+" : take("-") ? "-" : "";
@@ -174,7 +174,7 @@ Result<NodePtr> Parser::sum() {
   }
 }
 
-Result<NodePtr> Parser::product() {
+Result<NodePtr> ExpressionParser::product() {
   CULET_TRY(NodePtr left, unary());
   while (true) {
     const std::string_view symbol = take("*")          ? "*"
@@ -187,7 +187,7 @@ Result<NodePtr> Parser::product() {
   }
 }
 
-Result<NodePtr> Parser::unary() {
+Result<NodePtr> ExpressionParser::unary() {
   if (!take("-")) return postfix();
   if (++depth_ > kMostDepth) return expected("less nesting");
   CULET_TRY(NodePtr operand, unary());
@@ -195,7 +195,7 @@ Result<NodePtr> Parser::unary() {
   return make(Kind::kUnary, "-", std::move(operand));
 }
 
-Result<NodePtr> Parser::postfix() {
+Result<NodePtr> ExpressionParser::postfix() {
   CULET_TRY(NodePtr node, primary());
   while (true) {
     if (take(".")) {
@@ -213,7 +213,7 @@ Result<NodePtr> Parser::postfix() {
   }
 }
 
-Result<NodePtr> Parser::primary() {
+Result<NodePtr> ExpressionParser::primary() {
   if (take("(")) {
     CULET_TRY(NodePtr node, expression());
     if (!take(")")) return expected(")");
@@ -241,7 +241,7 @@ Result<NodePtr> Parser::primary() {
   return take("(") ? call(name) : Result<NodePtr>(make(Kind::kName, name));
 }
 
-Result<NodePtr> Parser::call(std::string_view name) {
+Result<NodePtr> ExpressionParser::call(std::string_view name) {
   NodePtr node = make(Kind::kCall, name);
   do {
     CULET_TRY(node->parts.emplace_back(), expression());
@@ -506,7 +506,7 @@ std::string to_text(const Value& value) {
 }
 
 Result<Expression> Expression::parse(std::string_view text) {
-  CULET_TRY(NodePtr root, Parser(text).parse());
+  CULET_TRY(NodePtr root, ExpressionParser(text).parse());
   Expression expression;
   expression.root_ = std::move(root);
   expression.text_ = text;

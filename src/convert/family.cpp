@@ -63,10 +63,10 @@ constexpr TransformName kTransforms[] = {{"rotate", Transform::Kind::kRotate, 1}
                                          {"skip", Transform::Kind::kSkip, 1},
                                          {"squeeze", Transform::Kind::kSqueeze, 0}};
 
-class Parser {
+class FamilyParser {
  public:
   // files: how many were begun so far.
-  Parser(std::string_view name, std::span<const FamilyText> library, Family* out, int* files)
+  FamilyParser(std::string_view name, std::span<const FamilyText> library, Family* out, int* files)
       : name_(name), library_(library), out_(*out), files_(*files), file_(++*files) {}
 
   Result<void> parse(std::string_view text, int depth);
@@ -101,7 +101,7 @@ class Parser {
   int line_ = 0;
 };
 
-Result<void> Parser::parse(std::string_view text, int depth) {
+Result<void> FamilyParser::parse(std::string_view text, int depth) {
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -113,7 +113,7 @@ Result<void> Parser::parse(std::string_view text, int depth) {
   return {};
 }
 
-Result<void> Parser::statement(std::string_view line, int depth) {
+Result<void> FamilyParser::statement(std::string_view line, int depth) {
   const std::string_view word = cut(&line, " ");
   if (line.empty()) return wrong(fmt::format("'{}' alone says nothing", word));
   if (word == "family" || word == "models") {
@@ -146,22 +146,22 @@ Result<void> Parser::statement(std::string_view line, int depth) {
   return wrong(fmt::format("there is no statement '{}'", word));
 }
 
-Result<void> Parser::include(std::string_view rest, int depth) {
+Result<void> FamilyParser::include(std::string_view rest, int depth) {
   if (depth >= kMostIncludes) return wrong("files include each other too deeply");
   for (const FamilyText& other : library_) {
     if (other.name != rest) continue;
-    return Parser(other.name, library_, &out_, &files_).parse(other.text, depth + 1);
+    return FamilyParser(other.name, library_, &out_, &files_).parse(other.text, depth + 1);
   }
   return wrong(fmt::format("there is no family file '{}'", rest));
 }
 
-Result<Expression> Parser::expression(std::string_view text) const {
+Result<Expression> FamilyParser::expression(std::string_view text) const {
   auto parsed = Expression::parse(text);
   if (parsed) return parsed;
   return wrong(fmt::format("'{}': {}", text, parsed.error().message));
 }
 
-Result<std::optional<Expression>> Parser::condition(std::string_view* text) const {
+Result<std::optional<Expression>> FamilyParser::condition(std::string_view* text) const {
   constexpr std::string_view kWhen = " when ";
   const size_t at = text->rfind(kWhen);
   if (at == std::string_view::npos) return std::nullopt;
@@ -171,7 +171,7 @@ Result<std::optional<Expression>> Parser::condition(std::string_view* text) cons
 }
 
 // rename FROM = TO
-Result<void> Parser::rename(std::string_view rest) {
+Result<void> FamilyParser::rename(std::string_view rest) {
   if (rest.find('=') == std::string_view::npos) return wrong("'rename' needs FROM = TO");
   const std::string_view from = cut(&rest, "=");
   out_.renames.push_back({std::string(from), std::string(rest)});
@@ -179,7 +179,7 @@ Result<void> Parser::rename(std::string_view rest) {
 }
 
 // let NAME = EXPRESSION
-Result<void> Parser::let(std::string_view rest) {
+Result<void> FamilyParser::let(std::string_view rest) {
   const std::string_view name = cut(&rest, "=");
   if (name.empty() || rest.empty()) return wrong("'let' needs NAME = EXPRESSION");
   CULET_TRY(Expression value, expression(rest));
@@ -188,7 +188,7 @@ Result<void> Parser::let(std::string_view rest) {
 }
 
 // require EXPRESSION : MESSAGE
-Result<void> Parser::require(std::string_view rest) {
+Result<void> FamilyParser::require(std::string_view rest) {
   const std::string_view condition = cut(&rest, " : ");
   if (rest.empty()) return wrong("'require' needs EXPRESSION : MESSAGE");
   CULET_TRY(Expression parsed, expression(condition));
@@ -198,7 +198,7 @@ Result<void> Parser::require(std::string_view rest) {
 }
 
 // meta KIND[[]][?] KEY = EXPRESSION [when EXPRESSION]
-Result<void> Parser::meta(std::string_view rest) {
+Result<void> FamilyParser::meta(std::string_view rest) {
   CULET_TRY(std::optional<Expression> when, condition(&rest));
   std::string_view kind = cut(&rest, " ");
   const std::string_view key = cut(&rest, "=");
@@ -220,7 +220,7 @@ Result<void> Parser::meta(std::string_view rest) {
 }
 
 // NAME or NAME(EXPRESSION, ...)
-Result<Transform> Parser::transform(std::string_view text) const {
+Result<Transform> FamilyParser::transform(std::string_view text) const {
   std::string_view rest = text;
   const std::string_view name = cut(&rest, "(");
   for (const TransformName& known : kTransforms) {
@@ -237,7 +237,7 @@ Result<Transform> Parser::transform(std::string_view text) const {
 }
 
 // tensor FROM -> TO[?] [: TRANSFORM ...] [when EXPRESSION]
-Result<void> Parser::tensor(std::string_view rest) {
+Result<void> FamilyParser::tensor(std::string_view rest) {
   CULET_TRY(std::optional<Expression> when, condition(&rest));
   const std::string_view from = cut(&rest, "->");
   std::string_view to = cut(&rest, ":");
@@ -260,7 +260,7 @@ Result<void> Parser::tensor(std::string_view rest) {
 }
 
 // values TO [COUNT] = EXPRESSION [when EXPRESSION]
-Result<void> Parser::values(std::string_view rest) {
+Result<void> FamilyParser::values(std::string_view rest) {
   CULET_TRY(std::optional<Expression> when, condition(&rest));
   const std::string_view to = cut(&rest, "[");
   const std::string_view count = cut(&rest, "] =");
@@ -275,14 +275,14 @@ Result<void> Parser::values(std::string_view rest) {
 }
 
 // drop PATTERN [when EXPRESSION]
-Result<void> Parser::drop(std::string_view rest) {
+Result<void> FamilyParser::drop(std::string_view rest) {
   CULET_TRY(std::optional<Expression> when, condition(&rest));
   out_.drops.push_back({std::string(rest), std::move(when), place()});
   return {};
 }
 
 // without TO, ...: an included file's tensors that this family does not have
-Result<void> Parser::without(std::string_view rest) {
+Result<void> FamilyParser::without(std::string_view rest) {
   for (const std::string& name : words_of(rest)) {
     const auto has_name = [&name](const TensorRow& row) { return row.to == name; };
     if (std::erase_if(out_.tensors, has_name) == 0) {
@@ -298,7 +298,7 @@ Result<Family> parse_family(std::string_view name, std::string_view text,
                             std::span<const FamilyText> library) {
   Family family;
   int files = 0;
-  CULET_TRY_VOID(Parser(name, library, &family, &files).parse(text, 0));
+  CULET_TRY_VOID(FamilyParser(name, library, &family, &files).parse(text, 0));
   return family;
 }
 

@@ -17,7 +17,7 @@
 namespace culet::format {
 namespace {
 
-const std::string kFolder = CULET_TEST_DATA "/golden/tiny/llama-quant/";
+const std::string kQuantFolder = CULET_TEST_DATA "/golden/tiny/llama-quant/";
 
 // The number as the reference stores it.
 double six_digits(double value) {
@@ -36,13 +36,13 @@ void expect_values(const nlohmann::ordered_json& want, const float* got, const s
 }
 
 TEST(DequantizeGolden, EveryTypeOfTheReference) {
-  const auto text = base::read_file(kFolder + "dequant.json");
+  const auto text = base::read_file(kQuantFolder + "dequant.json");
   ASSERT_TRUE(text) << text.error().message;
   const auto golden = base::parse_json(*text);
   ASSERT_TRUE(golden) << golden.error().message;
   int types = 0;
   for (const auto& [type, want] : (*golden)["types"].items()) {
-    const auto file = GgufFile::open(kFolder + want["file"].get<std::string>());
+    const auto file = GgufFile::open(kQuantFolder + want["file"].get<std::string>());
     ASSERT_TRUE(file) << file.error().message;
     EXPECT_TRUE(file->warnings().empty()) << file->warnings()[0];
     const TensorInfo* tensor = file->tensor(want["tensor"].get<std::string>());

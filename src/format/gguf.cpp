@@ -21,7 +21,6 @@
 namespace culet::format {
 namespace {
 
-constexpr uint64_t kDefaultAlignment = 32;
 constexpr int64_t kMostParts = 99999;  // five digits of a name
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxTensorNameBytes = 64;

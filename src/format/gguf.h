@@ -22,6 +22,8 @@
 
 namespace culet::format {
 
+constexpr uint64_t kDefaultAlignment = 32;  // of tensor data, when general.alignment is not there
+
 enum class MetaType : uint32_t {  // ids of the GGUF specification
   kUint8,
   kInt8,

@@ -13,7 +13,7 @@
 namespace culet::format {
 namespace {
 
-const std::string kFolder = CULET_TEST_DATA "/golden/bad-gguf/";
+const std::string kBadFolder = CULET_TEST_DATA "/golden/bad-gguf/";
 
 // The model loader's part.
 const std::set<std::string> kReaderAccepts = {
@@ -25,14 +25,14 @@ const std::set<std::string> kReaderAccepts = {
 };
 
 TEST(BadGguf, EveryCase) {
-  const auto text = base::read_file(kFolder + "cases.json");
+  const auto text = base::read_file(kBadFolder + "cases.json");
   ASSERT_TRUE(text) << text.error().message;
   const auto cases = base::parse_json(*text);
   ASSERT_TRUE(cases) << cases.error().message;
   size_t accepted = 0;
   for (const auto& item : *cases) {
     const auto name = item["file"].get<std::string>(), reason = item["reason"].get<std::string>();
-    const auto file = GgufFile::open(kFolder + name);
+    const auto file = GgufFile::open(kBadFolder + name);
     if (kReaderAccepts.count(name) != 0) {
       ASSERT_TRUE(file) << name << ": " << file.error().message;
       ++accepted;
@@ -42,21 +42,21 @@ TEST(BadGguf, EveryCase) {
     ASSERT_FALSE(file) << name;
     const std::string& message = file.error().message;
     EXPECT_NE(message.find(reason), std::string::npos) << name << ": " << message;
-    EXPECT_NE(message.find(kFolder + name), std::string::npos) << message;
+    EXPECT_NE(message.find(kBadFolder + name), std::string::npos) << message;
   }
   EXPECT_EQ(accepted, kReaderAccepts.size());
   EXPECT_EQ(cases->size(), 50u);
 }
 
 TEST(BadGguf, TrailingBytesAreAWarning) {
-  const auto file = GgufFile::open(kFolder + "trailing-bytes.gguf");
+  const auto file = GgufFile::open(kBadFolder + "trailing-bytes.gguf");
   ASSERT_TRUE(file);
   ASSERT_EQ(file->warnings().size(), 1u);
   EXPECT_NE(file->warnings()[0].find("trailing"), std::string::npos) << file->warnings()[0];
 }
 
 TEST(GoodGguf, Contents) {
-  const auto file = GgufFile::open(kFolder + "good.gguf");
+  const auto file = GgufFile::open(kBadFolder + "good.gguf");
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_TRUE(file->warnings().empty());
   EXPECT_EQ(file->version(), 3u);

@@ -14,7 +14,7 @@ namespace culet::format {
 namespace {
 
 constexpr uint32_t kVersion = 3;
-constexpr uint64_t kDefaultAlignment = 32, kMostAlignment = uint64_t{1} << 31;
+constexpr uint64_t kMostAlignment = uint64_t{1} << 31;
 constexpr std::string_view kAlignmentKey = "general.alignment";
 
 template <size_t kBytes>

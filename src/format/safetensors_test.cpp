@@ -14,12 +14,12 @@ std::string file_of(const std::string& header, const std::string& data = "") {
   return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
 }
 
-Result<SafetensorsFile> parse(const std::string& file) {
+Result<SafetensorsFile> parse_safetensors(const std::string& file) {
   return SafetensorsFile::parse(std::as_bytes(std::span(file)), "m.safetensors");
 }
 
 std::string error_of(const std::string& header, const std::string& data = "12345678") {
-  const auto file = parse(file_of(header, data));
+  const auto file = parse_safetensors(file_of(header, data));
   if (file) return "";
   EXPECT_EQ(file.error().message.find("m.safetensors: "), 0u);
   return file.error().message.substr(15);
@@ -33,7 +33,7 @@ const std::string kHeader =
 
 TEST(Safetensors, TensorsAreByName) {
   const std::string bytes = file_of(kHeader, "12345678");
-  const auto file = parse(bytes);
+  const auto file = parse_safetensors(bytes);
   ASSERT_TRUE(file) << file.error().message;
   ASSERT_EQ(file->tensors().size(), 3u);
   const SafeTensor* b = file->tensor("b");
@@ -86,11 +86,11 @@ TEST(Safetensors, Rules) {
 TEST(Safetensors, EveryTruncation) {
   const std::string whole = file_of(kHeader, "12345678");
   for (size_t length = 0; length < whole.size(); ++length) {
-    const auto file = parse(whole.substr(0, length));
+    const auto file = parse_safetensors(whole.substr(0, length));
     ASSERT_FALSE(file) << length;
     EXPECT_EQ(file.error().code, ErrorCode::kCorrupt);
   }
-  EXPECT_FALSE(parse(std::string(8, '\xff')));
+  EXPECT_FALSE(parse_safetensors(std::string(8, '\xff')));
 }
 
 TEST(Safetensors, RandomFlips) {
@@ -101,7 +101,7 @@ TEST(Safetensors, RandomFlips) {
     for (int flips = 0; flips <= round % 3; ++flips) {
       file[random() % file.size()] ^= char(1 << random() % 8);
     }
-    const auto parsed = parse(file);
+    const auto parsed = parse_safetensors(file);
     if (!parsed) continue;
     uint64_t sum = 0;
     for (const SafeTensor& tensor : parsed->tensors()) {

@@ -19,12 +19,6 @@ struct Table {
   Kernels kernels;
 };
 
-Kernels scalar() {
-  Kernels kernels;
-  EXPECT_EQ(select_kernels("scalar", &kernels), nullptr);
-  return kernels;
-}
-
 // Usable levels but scalar; the first call prints which of this build's levels run.
 const std::vector<Table>& tables() {
   static const std::vector<Table> all = [] {

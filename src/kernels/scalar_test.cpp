@@ -11,12 +11,6 @@ namespace {
 
 using namespace test;  // NOLINT
 
-Kernels scalar() {
-  Kernels kernels;
-  EXPECT_EQ(select_kernels("scalar", &kernels), nullptr);
-  return kernels;
-}
-
 std::vector<float> dequantized(const Matrix& m, int64_t n, int64_t k, TensorType type) {
   std::vector<float> w(static_cast<size_t>(n * k));
   quant::dequantize_fn(type)(m.source.data(), n * k / quant::type_info(type).block, w.data());

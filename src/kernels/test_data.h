@@ -24,6 +24,12 @@ inline bool small_tests() {
   return size && std::strcmp(size, "small") == 0;
 }
 
+inline Kernels scalar() {
+  Kernels kernels;
+  if (select_kernels("scalar", &kernels)) std::abort();
+  return kernels;
+}
+
 // 64-byte aligned bytes.
 class Buffer {
  public:

@@ -1,6 +1,6 @@
 // Takes logical lines of one architecture file, gives an ArchFile. Recursive descent; expressions
-// nest at most kMaxDepth deep. Knows the grammar only: which name is a fact, a value or a tensor is
-// decided when a model is at hand (graph.cpp).
+// nest at most kMaxNesting deep. Knows the grammar only: which name is a fact, a value or a tensor
+// is decided when a model is at hand (graph.cpp).
 #include "plan/arch_parse.h"
 
 #include "plan/arch_lex.h"
@@ -13,7 +13,7 @@
 namespace culet::plan {
 namespace {
 
-constexpr int kMaxDepth = 60;       // of parentheses, conditionals and 'when'
+constexpr int kMaxNesting = 60;     // of parentheses, conditionals and 'when'
 constexpr int kMaxHeight = 200;     // of an expression tree, chains such as a + b + c included
 constexpr size_t kMaxKids = 256;    // operands of one call, numbers of one shape, ...
 constexpr size_t kMaxItems = 1000;  // lets, ignores, ... of one file
@@ -391,7 +391,7 @@ class Parser {
   }
 
   Result<void> statements(int indent, int depth, bool until_header, std::vector<Statement>* out) {
-    if (depth > kMaxDepth) return error(place(), "statements are nested too deeply");
+    if (depth > kMaxNesting) return error(place(), "statements are nested too deeply");
     while (more_lines() && lines_[line_].indent >= indent) {
       if (lines_[line_].indent > indent)
         return error(place(), "this line is indented more than its neighbours");
@@ -498,7 +498,7 @@ class Parser {
   }
 
   Result<ExprPtr> expression() {
-    if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
+    if (++depth_ > kMaxNesting) return error(place(), "this expression is nested too deeply");
     auto r = loosest();
     --depth_;
     return r;
@@ -568,7 +568,7 @@ class Parser {
     if (level == levels().size()) return unary();
     if (level == 2 && is_word("not")) {
       ExprPtr e = operator_node(Kind::kUnary);
-      if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
+      if (++depth_ > kMaxNesting) return error(place(), "this expression is nested too deeply");
       CULET_TRY(ExprPtr kid, binary(level));
       --depth_;
       CULET_TRY_VOID(adopt(e.get(), std::move(kid)));
@@ -592,7 +592,7 @@ class Parser {
   Result<ExprPtr> unary() {
     if (!is_symbol("-")) return postfix();
     ExprPtr e = operator_node(Kind::kUnary);
-    if (++depth_ > kMaxDepth) return error(place(), "this expression is nested too deeply");
+    if (++depth_ > kMaxNesting) return error(place(), "this expression is nested too deeply");
     CULET_TRY(ExprPtr kid, unary());
     --depth_;
     CULET_TRY_VOID(adopt(e.get(), std::move(kid)));

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = Expr::Kind;
 constexpr int kMaxLayers = 4096;
-constexpr int kMaxDepth = 200;
+constexpr int kMaxReferences = 200;
 // Load-time work of the largest real models stays below a tenth of this.
 constexpr size_t kMaxSteps = 2'000'000;
 constexpr size_t kMaxGuess = 64;  // longer names get no "did you mean"
@@ -247,7 +247,7 @@ Result<int64_t> Facts::layers() {
 // ---- expressions
 
 Result<Fact> Facts::eval(const Expr& e, int layer) {
-  if (depth_ > kMaxDepth) return error(e.place, "facts refer to each other too deeply here");
+  if (depth_ > kMaxReferences) return error(e.place, "facts refer to each other too deeply here");
   CULET_TRY_VOID(spend(e.place));
   ++depth_;
   const auto run = [&]() -> Result<Fact> {

@@ -16,7 +16,7 @@
 namespace culet::resolve {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 44;
+constexpr uint64_t kMostModelBytes = uint64_t{1} << 44;
 
 bool is_name(std::string_view name) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -42,7 +42,7 @@ bool read_part(const Json& from, WheelPart* part) {
 }
 
 // "" or the field that is wrong.
-std::string read_source(const Json& from, CatalogueSource* source) {
+std::string read_catalogue_source(const Json& from, CatalogueSource* source) {
   source->kind = text_of(from, "kind").value_or("");
   if (source->kind.empty()) return "sources.kind";
   if (source->kind == "url") {
@@ -74,10 +74,11 @@ std::string read_model(const Json& from, CatalogueModel* model) {
   model->bytes = count_of(from, "bytes").value_or(0);
   model->sha256 = text_of(from, "sha256").value_or("");
   if (!is_file_name(model->file)) return "file";
-  if (model->bytes == 0 || model->bytes > kMostBytes) return "bytes";
+  if (model->bytes == 0 || model->bytes > kMostModelBytes) return "bytes";
   if (!is_hex(model->sha256, 64)) return "sha256";
   for (const Json& source : array_of(from, "sources")) {
-    if (std::string wrong = read_source(source, &model->sources.emplace_back()); !wrong.empty()) {
+    if (std::string wrong = read_catalogue_source(source, &model->sources.emplace_back());
+        !wrong.empty()) {
       return wrong;
     }
   }

@@ -15,7 +15,8 @@
 namespace culet::resolve {
 namespace {
 
-constexpr std::string_view kHost = "registry.ollama.ai", kSpace = "library", kTag = "latest";
+constexpr std::string_view kRegistry = "registry.ollama.ai", kLibrary = "library",
+                           kLatest = "latest";
 constexpr uint64_t kManifestBytes = 4 << 20;
 
 // What a layer is for, by the end of its media type. An empty word: nothing worth a note.
@@ -64,7 +65,7 @@ tl::unexpected<Error> damaged(const OllamaName& name, std::string_view what) {
 }  // namespace
 
 std::optional<OllamaName> parse_ollama_name(std::string_view text) {
-  OllamaName name{std::string(kHost), std::string(kSpace), "", std::string(kTag)};
+  OllamaName name{std::string(kRegistry), std::string(kLibrary), "", std::string(kLatest)};
   const size_t slash = text.rfind('/');
   const size_t colon = text.rfind(':');
   if (colon != text.npos && (slash == text.npos || colon > slash)) {
@@ -88,8 +89,8 @@ std::optional<OllamaName> parse_ollama_name(std::string_view text) {
 
 std::string to_text(const OllamaName& name) {
   std::string out;
-  if (name.host != kHost) out += name.host + "/";
-  if (name.host != kHost || name.space != kSpace) out += name.space + "/";
+  if (name.host != kRegistry) out += name.host + "/";
+  if (name.host != kRegistry || name.space != kLibrary) out += name.space + "/";
   return out + name.model + ":" + name.tag;
 }
 

@@ -13,13 +13,13 @@ namespace culet::resolve {
 namespace {
 
 constexpr int kDepth = 32;
-constexpr uint64_t kMostBytes = uint64_t{1} << 46;
+constexpr uint64_t kMostFileBytes = uint64_t{1} << 46;
 
 std::string hex_or_nothing(const std::string& text) {
   return is_hex(text, 64) ? text : std::string();
 }
 
-uint64_t bytes_or_nothing(uint64_t bytes) { return bytes <= kMostBytes ? bytes : 0; }
+uint64_t bytes_or_nothing(uint64_t bytes) { return bytes <= kMostFileBytes ? bytes : 0; }
 
 Result<std::vector<RemoteFile>> parse_json_page(std::string_view text, const std::string& url) {
   CULET_TRY(const Json json, base::parse_json(text, kDepth));

@@ -1,33 +1,17 @@
 // Every step of the chain against an oracle of its definition, in double precision and without any
 // of the chain's short cuts: candidates are a list of (id, probability) that each step filters.
 #include "sample/chain.h"
+#include "sample/test_data.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <random>
 
 namespace culet::sample {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-kernels::Kernels table(const char* isa = nullptr) {
-  kernels::Kernels k{};
-  EXPECT_EQ(kernels::select_kernels(isa, &k), nullptr);
-  return k;
-}
-
-std::vector<float> random_row(size_t n, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal(0, 2);
-  std::vector<float> row(n);
-  for (float& x : row) x = normal(rng);
-  return row;
-}
 
 std::vector<int32_t> random_history(size_t n, uint32_t seed) {
   std::mt19937 rng(seed);

@@ -3,33 +3,17 @@
 #include "sample/chain.h"
 #include "sample/logprobs.h"
 #include "sample/ranking.h"
+#include "sample/test_data.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <random>
 
 namespace culet::sample {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-kernels::Kernels table(const char* isa = nullptr) {
-  kernels::Kernels k{};
-  EXPECT_EQ(kernels::select_kernels(isa, &k), nullptr);
-  return k;
-}
-
-std::vector<float> random_row(size_t n, uint32_t seed, float scale = 3) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal(0, scale);
-  std::vector<float> row(n);
-  for (float& x : row) x = normal(rng);
-  return row;
-}
 
 std::vector<int32_t> sorted_ids(const std::vector<float>& row) {
   std::vector<int32_t> ids(row.size());

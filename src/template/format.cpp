@@ -23,12 +23,12 @@ struct Spec {
 
 constexpr int64_t kMaxPrecision = 300;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 // A decimal number at `at`, moved past it; capped so that sums stay small.
 int64_t read_number(std::string_view s, size_t& at) {
   int64_t n = 0;
-  for (; at < s.size() && is_digit(s[at]); ++at)
+  for (; at < s.size() && is_decimal(s[at]); ++at)
     n = std::min<int64_t>(n * 10 + s[at] - '0', 1 << 30);
   return n;
 }
@@ -45,7 +45,7 @@ Result<void> append_field(const Factory& f, Text& out, const Text& body, const S
   const char align = spec.align != '\0' ? spec.align : default_align;
   const int64_t left = align == '<' ? 0 : (align == '^' ? missing / 2 : missing);
   size_t head = 0;
-  if (align == '=' && !body.empty() && !is_digit(body.bytes()[0])) head = 1;
+  if (align == '=' && !body.empty() && !is_decimal(body.bytes()[0])) head = 1;
   out.append(body, 0, head);
   for (int64_t i = 0; i < left; ++i) out.append(spec.fill, false);
   out.append(body, head, body.size() - head);
@@ -55,7 +55,7 @@ Result<void> append_field(const Factory& f, Text& out, const Text& body, const S
 
 std::string with_groups(std::string digits) {
   size_t end = 0;
-  while (end < digits.size() && is_digit(digits[end])) ++end;
+  while (end < digits.size() && is_decimal(digits[end])) ++end;
   for (size_t i = end; i > 3; i -= 3) digits.insert(i - 3, ",");
   return digits;
 }

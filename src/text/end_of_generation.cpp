@@ -10,12 +10,12 @@
 namespace culet::text {
 namespace {
 
-struct Row {
+struct EndRow {
   std::string_view text;
   bool user_defined_too;
 };
 
-constexpr Row kRows[] = {
+constexpr EndRow kEndRows[] = {
     // The end of a turn.
     {"<|im_end|>", true},          // ChatML
     {"<end_of_turn>", true},       // Gemma 2, 3
@@ -50,7 +50,7 @@ constexpr Row kRows[] = {
 
 std::vector<bool> ends_generation(const TokenTable& table) {
   std::vector<bool> ends(static_cast<size_t>(table.size()), false);
-  for (const Row& row : kRows) {
+  for (const EndRow& row : kEndRows) {
     const Token t = table.find(row.text);
     if (t == kNoToken) continue;
     const TokenKind kind = table.kind(t);

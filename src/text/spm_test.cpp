@@ -9,7 +9,6 @@
 namespace culet::text {
 namespace {
 
-const std::string kMark = "\xe2\x96\x81";
 constexpr Token kUnk = 0, kBos = 1, kEos = 2, kBytes = 3, kMarker = 259;
 
 // With no space in front and no BOS, so that ids are those of the text alone.

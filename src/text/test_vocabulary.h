@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "text/byte_alphabet.h"
+#include "text/space_marker.h"
 #include "text/tokenizer.h"
 
 #include <fmt/format.h>
@@ -15,6 +16,8 @@
 #include <vector>
 
 namespace culet::text {
+
+inline const std::string kMark(kSpaceMarker);
 
 class TestVocabulary {
  public:
@@ -38,7 +41,7 @@ class TestVocabulary {
     for (int b = 0; b < 256 && byte_tokens; ++b) {
       v.token(fmt::format("<0x{:02X}>", b), TokenKind::kByte);
     }
-    v.token("\xe2\x96\x81", TokenKind::kNormal, -1000);
+    v.token(kMark, TokenKind::kNormal, -1000);
     return v;
   }
 
@@ -49,7 +52,7 @@ class TestVocabulary {
     v.token("<pad>", TokenKind::kControl);
     v.token("</s>", TokenKind::kControl);
     v.token("<unk>", TokenKind::kUnknown);
-    v.token("\xe2\x96\x81", TokenKind::kNormal, -3);
+    v.token(kMark, TokenKind::kNormal, -3);
     return v;
   }
 

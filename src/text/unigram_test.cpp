@@ -13,8 +13,7 @@
 namespace culet::text {
 namespace {
 
-const std::string kMark = "\xe2\x96\x81";
-constexpr Token kUnk = 2, kMarker = 3;
+constexpr Token kUnknown = 2, kMarkToken = 3;
 
 TestVocabulary plain() {
   TestVocabulary v = TestVocabulary::unigram();
@@ -67,8 +66,8 @@ TEST(Unigram, NoCuttingIsBetter) {
     std::string back;
     bool unknown = false;
     for (const Token id : ids_of(*t, text)) {
-      unknown = unknown || id == kUnk;
-      sum += id == kUnk ? 0 : score.at(t->piece(id, false));
+      unknown = unknown || id == kUnknown;
+      sum += id == kUnknown ? 0 : score.at(t->piece(id, false));
       back += t->piece(id, false);
     }
     if (unknown) continue;  // how many characters one stands for cannot be seen
@@ -82,9 +81,9 @@ TEST(Unigram, UnknownCharactersInARowAreOne) {
   const Token a = v.token("a");
   const auto t = v.make();
   ASSERT_TRUE(t);
-  EXPECT_EQ(ids_of(*t, "xy\xc3\xa9"), Ids{kUnk});
-  EXPECT_EQ(ids_of(*t, "xay"), (Ids{kUnk, a, kUnk}));
-  EXPECT_EQ(ids_of(*t, "\xff\xfe"), Ids{kUnk});
+  EXPECT_EQ(ids_of(*t, "xy\xc3\xa9"), Ids{kUnknown});
+  EXPECT_EQ(ids_of(*t, "xay"), (Ids{kUnknown, a, kUnknown}));
+  EXPECT_EQ(ids_of(*t, "\xff\xfe"), Ids{kUnknown});
 }
 
 TEST(Unigram, WithATokenForEveryByteNothingIsUnknown) {
@@ -104,7 +103,7 @@ TEST(Unigram, SpacesAsTheFileSays) {
   const Token marked = v.token(kMark + "a", TokenKind::kNormal, -1);
   const auto kept = v.make();
   EXPECT_EQ(ids_of(*kept, "a"), Ids{marked});
-  EXPECT_EQ(ids_of(*kept, "  a "), (Ids{kMarker, kMarker, marked, kMarker}));
+  EXPECT_EQ(ids_of(*kept, "  a "), (Ids{kMarkToken, kMarkToken, marked, kMarkToken}));
   EXPECT_EQ(ids_of(*kept, ""), Ids{});
   EXPECT_EQ(kept->detokenize(ids_of(*kept, " a a"), false, false), " a a");
   v->remove_extra_whitespaces = true;
@@ -226,7 +225,7 @@ TEST(Charsmap, RewritesTheTextOfATokenizer) {
   const Token a = v.token("a", TokenKind::kNormal, -1), b = v.token("b", TokenKind::kNormal, -1);
   v->charsmap = charsmap({{"A", "a"}, {"\t", " "}, {"(", "ab"}, {"\r", ""}});
   v->remove_extra_whitespaces = true;
-  EXPECT_EQ(ids_of(*v.make(), "\tA\t \t(\r"), (Ids{a, kMarker, a, b}));
+  EXPECT_EQ(ids_of(*v.make(), "\tA\t \t(\r"), (Ids{a, kMarkToken, a, b}));
 }
 
 TEST(Charsmap, DamagedTablesAreRefused) {

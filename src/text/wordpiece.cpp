@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "text/bert_words.h"
 #include "text/encoder.h"
+#include "text/space_marker.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +19,6 @@
 namespace culet::text {
 namespace {
 
-constexpr std::string_view kMarker = "\xe2\x96\x81";  // U+2581, in front of what begins a word
 constexpr std::string_view kContinues = "##";
 constexpr int kMostCharacters = 100;
 
@@ -31,7 +31,7 @@ class WordPiece final : public Encoder {
     options_.lowercase = vocabulary.lowercase.value_or(true);
     options_.strip_accents = vocabulary.strip_accents.value_or(options_.lowercase);
     for (Token t = 0; t < table.size() && !marked_; ++t)
-      marked_ = table.text(t).starts_with(kMarker);
+      marked_ = table.text(t).starts_with(kSpaceMarker);
   }
 
   Result<void> encode(std::string_view text, bool, std::vector<Token>* out) const override {
@@ -43,7 +43,7 @@ class WordPiece final : public Encoder {
 
   void append_text(Token t, std::string* out) const override {
     std::string_view text = table_.text(t);
-    const std::string_view mark = marked_ ? kMarker : kContinues;
+    const std::string_view mark = marked_ ? kSpaceMarker : kContinues;
     const bool has_mark = text.starts_with(mark);
     if (has_mark == marked_) out->push_back(' ');
     if (has_mark) text.remove_prefix(mark.size());
@@ -70,7 +70,7 @@ class WordPiece final : public Encoder {
   size_t take(std::string_view rest, bool begins_word, std::string* spelled,
               std::vector<Token>* out) const {
     std::string_view mark;
-    if (marked_ && begins_word) mark = kMarker;
+    if (marked_ && begins_word) mark = kSpaceMarker;
     if (!marked_ && !begins_word) mark = kContinues;
     spelled->assign(mark).append(rest);
     for (size_t size = rest.size(); size > 0; --size) {
@@ -86,7 +86,7 @@ class WordPiece final : public Encoder {
   const TokenTable& table_;
   Token unknown_;
   BertWordsOptions options_;
-  bool marked_ = false;  // beginnings carry kMarker; else continuations carry kContinues
+  bool marked_ = false;  // beginnings carry kSpaceMarker; else continuations carry kContinues
 };
 
 }  // namespace

@@ -7,8 +7,6 @@
 namespace culet::text {
 namespace {
 
-const std::string kMark = "\xe2\x96\x81";
-
 // One vocabulary in both spellings: `begins` and `continues` are put in front of the pieces.
 struct Words {
   explicit Words(const std::string& begins, const std::string& continues) {

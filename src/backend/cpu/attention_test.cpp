@@ -9,9 +9,7 @@
 namespace culet::backend::test {
 namespace {
 
-constexpr int32_t kTokens = 50;
-
-struct Shape {
+struct AttentionShape {
   int32_t heads = 4, kv_heads = 2, head_dim = 16, value_dim = 24;
   int64_t window = 0;  // 0: full
   float softcap = 0;
@@ -23,11 +21,11 @@ struct Shape {
 };
 
 struct AttentionModel {
-  explicit AttentionModel(const Shape& shape) : s(shape) {
+  explicit AttentionModel(const AttentionShape& shape) : s(shape) {
     model.layer = 0;
-    table[0] = model.matrix(TensorType::F32, kTokens, s.heads * s.head_dim);
-    table[1] = model.matrix(TensorType::F32, kTokens, s.kv_heads * s.head_dim);
-    table[2] = model.matrix(TensorType::F32, kTokens, s.kv_heads * s.value_dim);
+    table[0] = model.matrix(TensorType::F32, kSomeTokens, s.heads * s.head_dim);
+    table[1] = model.matrix(TensorType::F32, kSomeTokens, s.kv_heads * s.head_dim);
+    table[2] = model.matrix(TensorType::F32, kSomeTokens, s.kv_heads * s.value_dim);
     ValueId q = embed(0, {s.heads, s.head_dim}), k = embed(1, {s.kv_heads, s.head_dim});
     const ValueId v = embed(2, {s.kv_heads, s.value_dim});
     if (s.rope > 0) {
@@ -138,30 +136,24 @@ struct AttentionModel {
     return out;
   }
 
-  Shape s;
+  AttentionShape s;
   TestModel model;
   TensorId table[3];
 };
-
-std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 5) {
-  std::mt19937 rng(seed);
-  std::vector<int32_t> tokens(n);
-  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kTokens);
-  return tokens;
-}
 
 cache::CacheOptions f32_cache(int64_t positions = 4096) {
   return {.k_type = kernels::kKvF32, .v_type = kernels::kKvF32, .max_positions = positions};
 }
 
 TEST(Attention, AgainstTheOracle) {
-  const Shape shapes[] = {{},
-                          {.window = 20},
-                          {.softcap = 2},
-                          {.heads = 3, .kv_heads = 3, .wanted_only = false},
-                          {.heads = 5, .kv_heads = 1, .window = 7, .wanted_only = false, .rope = 8},
-                          {.rope = 16}};
-  for (const Shape& shape : shapes) {
+  const AttentionShape shapes[] = {
+      {},
+      {.window = 20},
+      {.softcap = 2},
+      {.heads = 3, .kv_heads = 3, .wanted_only = false},
+      {.heads = 5, .kv_heads = 1, .window = 7, .wanted_only = false, .rope = 8},
+      {.rope = 16}};
+  for (const AttentionShape& shape : shapes) {
     AttentionModel m(shape);
     Prepared p(m.model, 2);
     const std::vector<int32_t> tokens = some_tokens(100);
@@ -193,10 +185,10 @@ TEST(Attention, KeysAndValuesMayDifferInType) {
 
 // Long contexts reach several parts: threads then work on parts of one row (waves), or on heads.
 TEST(Attention, ThreadsAndPassesChangeNothing) {
-  for (const Shape& shape :
-       {Shape{.heads = 3, .kv_heads = 1, .head_dim = 8, .value_dim = 8},
-        Shape{.heads = 3, .kv_heads = 1, .head_dim = 8, .value_dim = 8, .window = 1500},
-        Shape{.heads = 4, .kv_heads = 2, .head_dim = 8, .value_dim = 8, .window = 70}}) {
+  for (const AttentionShape& shape :
+       {AttentionShape{.heads = 3, .kv_heads = 1, .head_dim = 8, .value_dim = 8},
+        AttentionShape{.heads = 3, .kv_heads = 1, .head_dim = 8, .value_dim = 8, .window = 1500},
+        AttentionShape{.heads = 4, .kv_heads = 2, .head_dim = 8, .value_dim = 8, .window = 70}}) {
     AttentionModel m(shape);
     const std::vector<int32_t> tokens = some_tokens(5000);
     std::vector<float> want;
@@ -228,7 +220,7 @@ TEST(Attention, ThreadsAndPassesChangeNothing) {
 
 // ---------------------------------------------------------------- without a cache
 
-const Shape kEncoders[] = {
+const AttentionShape kEncoders[] = {
     {.own = true, .mask = plan::Mask::kFull},
     {.own = true, .mask = plan::Mask::kCausal},
     {.softcap = 2, .own = true, .mask = plan::Mask::kBand, .band = 0},
@@ -256,7 +248,7 @@ std::vector<std::vector<float>> encode(Prepared* p, const std::vector<std::vecto
 }
 
 TEST(OwnKeys, AgainstTheOracle) {
-  for (const Shape& shape : kEncoders) {
+  for (const AttentionShape& shape : kEncoders) {
     AttentionModel m(shape);
     Prepared p(m.model, 2);
     for (const size_t n : {1, 5, 32, 33, 100}) {
@@ -275,26 +267,26 @@ TEST(OwnKeys, AgainstTheOracle) {
 
 // Sequences long enough for several parts, and so many that their blocks do not fit at once.
 TEST(OwnKeys, ThreadsAndCompanyChangeNothing) {
-  for (const Shape& shape : {Shape{.heads = 3,
-                                   .kv_heads = 1,
-                                   .head_dim = 8,
-                                   .value_dim = 8,
-                                   .own = true,
-                                   .mask = plan::Mask::kFull},
-                             Shape{.heads = 4,
-                                   .kv_heads = 2,
-                                   .head_dim = 8,
-                                   .value_dim = 8,
-                                   .own = true,
-                                   .mask = plan::Mask::kBand,
-                                   .band = 700},
-                             Shape{.heads = 2,
-                                   .kv_heads = 2,
-                                   .head_dim = 8,
-                                   .value_dim = 8,
-                                   .own = true,
-                                   .mask = plan::Mask::kBand,
-                                   .band = 9}}) {
+  for (const AttentionShape& shape : {AttentionShape{.heads = 3,
+                                                     .kv_heads = 1,
+                                                     .head_dim = 8,
+                                                     .value_dim = 8,
+                                                     .own = true,
+                                                     .mask = plan::Mask::kFull},
+                                      AttentionShape{.heads = 4,
+                                                     .kv_heads = 2,
+                                                     .head_dim = 8,
+                                                     .value_dim = 8,
+                                                     .own = true,
+                                                     .mask = plan::Mask::kBand,
+                                                     .band = 700},
+                                      AttentionShape{.heads = 2,
+                                                     .kv_heads = 2,
+                                                     .head_dim = 8,
+                                                     .value_dim = 8,
+                                                     .own = true,
+                                                     .mask = plan::Mask::kBand,
+                                                     .band = 9}}) {
     AttentionModel m(shape);
     std::vector<std::vector<int32_t>> sequences = {some_tokens(2100, 1), some_tokens(1, 2)};
     for (uint32_t i = 0; i < 80; ++i) sequences.push_back(some_tokens(i % 3 ? 1 : 7 * i % 67, i));
@@ -323,7 +315,7 @@ TEST(OwnKeys, ThreadsAndCompanyChangeNothing) {
 }
 
 TEST(OwnKeys, EveryInstructionSetGivesTheSameBits) {
-  for (const Shape& shape : kEncoders) {
+  for (const AttentionShape& shape : kEncoders) {
     AttentionModel m(shape);
     const std::vector<int32_t> tokens = some_tokens(120);
     Prepared scalar(m.model, 1, {}, "scalar");

@@ -16,7 +16,7 @@
 namespace culet::backend::test {
 namespace {
 
-constexpr int32_t kVocabulary = 300, kWidth = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 32,
+constexpr int32_t kVocabulary = 300, kModelWidth = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 32,
                   kHidden = 96;
 
 // Two layers (full, then a window of 24), tied embedding, softcap on the logits.
@@ -24,8 +24,8 @@ class Decoder {
  public:
   Decoder(bool fused, bool integer) : fused_(fused), integer_(integer) {
     model.plan.ropes.push_back({.dims = kHeadDim});
-    const TensorId table = model.matrix(TensorType::Q8_0, kVocabulary, kWidth);
-    ValueId x = model.value({kWidth});
+    const TensorId table = model.matrix(TensorType::Q8_0, kVocabulary, kModelWidth);
+    ValueId x = model.value({kModelWidth});
     model.op(OpKind::embed, {}, {x}, {table});
     for (int32_t layer = 0; layer < 2; ++layer) x = add_layer(layer, x);
     model.layer = plan::kNone;
@@ -48,14 +48,14 @@ class Decoder {
   }
 
   ValueId norm(ValueId x) {
-    const TensorId w = model.vector(kWidth);
+    const TensorId w = model.vector(kModelWidth);
     const Attributes eps{.eps = 1e-5f};
     if (fused_ && integer_) {
-      const ValueId q = value({kWidth}, Form::kQuantized);
+      const ValueId q = value({kModelWidth}, Form::kQuantized);
       model.op(OpKind::rms_norm_quantize, {x}, {q}, {w}, eps);
       return q;
     }
-    const ValueId h = value({kWidth});
+    const ValueId h = value({kModelWidth});
     model.op(OpKind::rms_norm, {x}, {h}, {w}, eps);
     return quantized(h);
   }
@@ -74,12 +74,12 @@ class Decoder {
     return y;
   }
   ValueId add_linear(ValueId x, ValueId y, int32_t k) {
-    const TensorId w = model.matrix(TensorType::Q4_1, kWidth, k);
-    const ValueId sum = value({kWidth});
+    const TensorId w = model.matrix(TensorType::Q4_1, kModelWidth, k);
+    const ValueId sum = value({kModelWidth});
     if (fused_) {
       model.op(OpKind::linear_add, {x, y}, {sum}, {w, plan::kNone});
     } else {
-      const ValueId product = value({kWidth});
+      const ValueId product = value({kModelWidth});
       model.op(OpKind::linear, {y}, {product}, {w, plan::kNone});
       model.op(OpKind::arithmetic, {x, product}, {sum}, {}, {.arithmetic = plan::Arithmetic::kAdd});
     }
@@ -99,15 +99,15 @@ class Decoder {
   ValueId add_layer(int32_t layer, ValueId x) {
     model.layer = layer;
     const ValueId h = norm(x);
-    ValueId q = rope(linear(h, kWidth, {kHeads, kHeadDim}), kHeads);
-    const ValueId k = linear(h, kWidth, {kKvHeads, kHeadDim}, true);
-    const ValueId v = linear(h, kWidth, {kKvHeads, kHeadDim});
+    ValueId q = rope(linear(h, kModelWidth, {kHeads, kHeadDim}), kHeads);
+    const ValueId k = linear(h, kModelWidth, {kKvHeads, kHeadDim}, true);
+    const ValueId v = linear(h, kModelWidth, {kKvHeads, kHeadDim});
     const int32_t cache = model.cache(
         {"kv", layer, layer == 1 ? plan::CachePolicy::kWindow : plan::CachePolicy::kGlobal,
          layer == 1 ? 24 : 0, kKvHeads, kHeadDim, kHeadDim});
     model.op(OpKind::append, {rope(k, kKvHeads), v}, {}, {}, {.cache = cache});
     if (layer == 1) {  // rows nobody asks about stop here
-      x = select(x, {kWidth});
+      x = select(x, {kModelWidth});
       q = select(q, {kHeads, kHeadDim});
       rows_ = RowSet::kWanted;
     }
@@ -122,8 +122,8 @@ class Decoder {
     return add_linear(x, quantized(mlp(norm(x))), kHidden);
   }
   ValueId mlp(ValueId h) {
-    const TensorId gate = model.matrix(TensorType::Q8_0, kHidden, kWidth),
-                   up = model.matrix(TensorType::Q8_0, kHidden, kWidth);
+    const TensorId gate = model.matrix(TensorType::Q8_0, kHidden, kModelWidth),
+                   up = model.matrix(TensorType::Q8_0, kHidden, kModelWidth);
     const ValueId y = value({kHidden});
     if (fused_) {
       model.op(OpKind::gated_linear, {h}, {y}, {gate, up, plan::kNone, plan::kNone},
@@ -142,19 +142,6 @@ class Decoder {
   RowSet rows_ = RowSet::kAll;
 };
 
-std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 9) {
-  std::mt19937 rng(seed);
-  std::vector<int32_t> tokens(n);
-  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kVocabulary);
-  return tokens;
-}
-
-void expect_same(const std::vector<float>& got, const std::vector<float>& want,
-                 const std::string& what) {
-  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
-  for (float x : want) ASSERT_TRUE(std::isfinite(x));
-}
-
 constexpr Limits kWide{256, 256};
 
 TEST(Executor, FusedThreadsAndPassesChangeNothing) {
@@ -169,7 +156,7 @@ TEST(Executor, FusedThreadsAndPassesChangeNothing) {
           auto caches = p.caches(d->model);
           const std::vector<float> got = p.run(caches.get(), tokens, pass);
           if (want.empty()) want = got;
-          expect_same(got, want,
+          expect_bits(got, want,
                       std::to_string(threads) + " threads, passes of " + std::to_string(pass));
         }
       }
@@ -187,7 +174,7 @@ TEST(Executor, EveryInstructionSetGivesTheSameBits) {
     if (!level->usable) continue;
     Prepared p(d.model, 2, kWide, level->name);
     caches = p.caches(d.model);
-    expect_same(p.run(caches.get(), tokens, 70), want, level->name);
+    expect_bits(p.run(caches.get(), tokens, 70), want, level->name);
   }
 }
 
@@ -227,7 +214,7 @@ TEST(Executor, SessionsInOneBatchAreAsAlone) {
     }
     EXPECT_TRUE(rows.empty());
   }
-  for (int i = 0; i < 3; ++i) expect_same(together[i], alone[i], "session " + std::to_string(i));
+  for (int i = 0; i < 3; ++i) expect_bits(together[i], alone[i], "session " + std::to_string(i));
 }
 
 TEST(Executor, OnlyWantedRowsComeOut) {
@@ -253,7 +240,7 @@ TEST(Executor, OnlyWantedRowsComeOut) {
   ASSERT_TRUE(p.executor->run(*p.workspace, {&first, 1}));
   EXPECT_TRUE(p.executor->output(*p.workspace, "y").empty());
   const std::vector<float> last = p.run(none.get(), {tokens[49]}, 1);
-  expect_same(last, std::vector<float>(want.end() - kVocabulary, want.end()),
+  expect_bits(last, std::vector<float>(want.end() - kVocabulary, want.end()),
               "row after unwanted ones");
 }
 
@@ -268,7 +255,7 @@ TEST(Executor, RewindGivesTheSameBitsAgain) {
   ASSERT_EQ(caches->truncate(60), cache::Truncation::kDone);
   const std::vector<float> again =
       p.run(caches.get(), std::vector<int32_t>(tokens.begin() + 60, tokens.end()), 7);
-  expect_same(again, std::vector<float>(want.begin() + 60 * kVocabulary, want.end()),
+  expect_bits(again, std::vector<float>(want.begin() + 60 * kVocabulary, want.end()),
               "after a rewind");
 }
 

@@ -29,7 +29,7 @@ using kernels::KvEntry;
 
 constexpr int64_t kPartBlocks = kernels::kPartKeys / kernels::kKvBlockRows;
 constexpr int64_t kTileFloats = 8192;  // of a unit's accumulators: they stay in the near caches
-constexpr int64_t kTileRows = 32;
+constexpr int64_t kMostUnitRows = 32;
 constexpr int64_t kInlineProducts = 65536;  // multiply-adds below which nobody is woken
 
 // ---------------------------------------------------------------- append
@@ -174,7 +174,7 @@ Partial partial_at(float* memory, int64_t pairs) {
 // Most pairs of a unit: one row's heads at least.
 int64_t most_pairs(const plan::Attributes& a) {
   const int64_t heads = a.heads / a.kv_heads;
-  const int64_t rows = std::clamp<int64_t>(kTileFloats / (heads * a.value_dim), 1, kTileRows);
+  const int64_t rows = std::clamp<int64_t>(kTileFloats / (heads * a.value_dim), 1, kMostUnitRows);
   return rows * heads;
 }
 
@@ -183,7 +183,7 @@ int64_t most_pairs(const plan::Attributes& a) {
 int64_t turned_floats(const plan::Attributes& a) { return (most_pairs(a) + a.heads) * a.head_dim; }
 
 // How this step's attention is cut.
-struct Cut {
+struct AttentionCut {
   int64_t heads;       // query heads of a kv head
   int64_t unit_heads;  // of a unit
   int64_t head_parts;
@@ -449,7 +449,7 @@ class Attend {
   const int64_t* reach_;
   const size_t first_, end_;
   const int64_t threads_;
-  Cut cut_{};
+  AttentionCut cut_{};
 };
 
 void run_attend(const BoundOp& op, Step& step) {
@@ -527,14 +527,14 @@ int64_t attend_scratch(const Binder&, const plan::Op& op, int64_t) {
          static_cast<int64_t>(sizeof(float));
 }
 
-constexpr OpEntry kOps[] = {
+constexpr OpEntry kAttentionOps[] = {
     {plan::OpKind::append, bind_append, append_scratch},
     {plan::OpKind::attend, bind_attend, attend_scratch},
 };
 
 }  // namespace
 
-std::span<const OpEntry> attention_ops() { return kOps; }
+std::span<const OpEntry> attention_ops() { return kAttentionOps; }
 
 int64_t own_block_bytes(const plan::Op& op) {
   if (op.kind != plan::OpKind::attend || op.attr.cache != plan::kNone) return 0;

@@ -395,14 +395,14 @@ int64_t experts_scratch(const Binder& b, const plan::Op& op, int64_t rows) {
   return bytes;
 }
 
-constexpr OpEntry kOps[] = {
+constexpr OpEntry kExpertOps[] = {
     {OpKind::route, bind_route, route_scratch},
     {OpKind::experts, bind_experts, experts_scratch},
 };
 
 }  // namespace
 
-std::span<const OpEntry> expert_ops() { return kOps; }
+std::span<const OpEntry> expert_ops() { return kExpertOps; }
 
 int64_t experts_shared_bytes(const Binder& b, const plan::Op& op, int64_t rows) {
   if (op.kind != OpKind::experts) return 0;

@@ -16,27 +16,13 @@
 namespace culet::backend::test {
 namespace {
 
-constexpr int32_t kTokens = 40;
-
-std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 3) {
-  std::mt19937 rng(seed);
-  std::vector<int32_t> tokens(n);
-  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kTokens);
-  return tokens;
-}
-
-void expect_bits(const std::vector<float>& got, const std::vector<float>& want,
-                 const std::string& what) {
-  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
-}
-
 // ---------------------------------------------------------------- route
 
 struct RouteModel {
   RouteModel(int32_t n, Attributes attributes, bool with_bias, std::vector<float> scores = {})
       : experts(n), attr(attributes) {
     if (scores.empty()) {
-      table = model.matrix(TensorType::F32, kTokens, n);
+      table = model.matrix(TensorType::F32, kSomeTokens, n);
     } else {
       table = model.table(scores, n);
     }
@@ -94,7 +80,7 @@ struct RouteModel {
 
 void check_route(const RouteModel& m, const std::string& what) {
   Prepared p(m.model, 1, {256, 256});
-  std::vector<int32_t> tokens(kTokens);
+  std::vector<int32_t> tokens(kSomeTokens);
   std::iota(tokens.begin(), tokens.end(), 0);
   const std::vector<float> got = p.run(nullptr, tokens, tokens.size());
   const auto width = static_cast<size_t>(2 * m.attr.top);
@@ -133,7 +119,7 @@ TEST(Route, TiesTakeTheLowestIndex) {
   constexpr int32_t kExperts = 9;
   std::vector<float> scores;
   std::mt19937 rng(8);
-  for (int32_t i = 0; i < kTokens * kExperts; ++i) {
+  for (int32_t i = 0; i < kSomeTokens * kExperts; ++i) {
     scores.push_back(static_cast<float>(i < kExperts ? 0 : rng() % 3));  // the first row: all equal
   }
   const RouteModel m(kExperts, {.top = 4}, false, scores);
@@ -146,7 +132,7 @@ TEST(Route, TiesTakeTheLowestIndex) {
 TEST(Route, WhatIsNoNumberIsSeen) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  std::vector<float> scores(static_cast<size_t>(kTokens) * 6, 0.5f);
+  std::vector<float> scores(static_cast<size_t>(kSomeTokens) * 6, 0.5f);
   scores[4] = kNan;
   for (size_t i = 0; i < 6; ++i) scores[6 + i] = -kInf;
   scores[12 + 3] = kInf;
@@ -167,17 +153,17 @@ TEST(Route, WhatIsNoNumberIsSeen) {
 
 // ---------------------------------------------------------------- experts
 
-struct Shape {
+struct ExpertShape {
   int32_t width, hidden, experts, top;
 };
 
 struct ExpertsModel {
-  ExpertsModel(Shape s, TensorType up_type, TensorType down_type, bool with_joined, bool with_scale,
-               bool as_int8, plan::Activation function = plan::Activation::kSilu,
+  ExpertsModel(ExpertShape s, TensorType up_type, TensorType down_type, bool with_joined,
+               bool with_scale, bool as_int8, plan::Activation function = plan::Activation::kSilu,
                std::vector<float> scores = {})
       : shape(s), joined(with_joined), int8(as_int8) {
-    table = model.matrix(TensorType::F32, kTokens, s.width);
-    score_table = scores.empty() ? model.matrix(TensorType::F32, kTokens, s.experts)
+    table = model.matrix(TensorType::F32, kSomeTokens, s.width);
+    score_table = scores.empty() ? model.matrix(TensorType::F32, kSomeTokens, s.experts)
                                  : model.table(scores, s.experts);
     const ValueId x = model.value({s.width}), scores_of = model.value({s.experts}),
                   routed = model.value({s.top, 2}), y = model.value({s.width});
@@ -223,7 +209,7 @@ struct ExpertsModel {
            static_cast<uint64_t>(shape.experts);
   }
 
-  Shape shape;
+  ExpertShape shape;
   bool joined, int8;
   TestModel model;
   Attributes attr;
@@ -346,7 +332,7 @@ TEST(Experts, AreTheirFormula) {
   const std::vector<int32_t> tokens = some_tokens(11);
   for (const auto function : {plan::Activation::kSilu, plan::Activation::kGelu,
                               plan::Activation::kGeluErf, plan::Activation::kRelu}) {
-    for (const Shape s : {Shape{37, 21, 5, 2}, {8, 40, 3, 3}, {100, 1, 7, 1}}) {
+    for (const ExpertShape s : {ExpertShape{37, 21, 5, 2}, {8, 40, 3, 3}, {100, 1, 7, 1}}) {
       for (const bool joined : {false, true}) {
         for (const bool scale : {false, true}) {
           const ExpertsModel m(s, TensorType::F32, TensorType::F32, joined, scale, false, function);
@@ -404,7 +390,7 @@ TEST(Experts, EveryTypeIsItsDefinitionToTheBit) {
     const int32_t unit = ExpertsModel::integer(type) ? std::max(block, 32) : 37;
     for (const bool int8 : {false, true}) {
       if (int8 && !ExpertsModel::integer(type)) continue;
-      const Shape s{unit, block == 256 ? 256 : unit * 3, 5, 2};
+      const ExpertShape s{unit, block == 256 ? 256 : unit * 3, 5, 2};
       const ExpertsModel m(s, type, type, int8, true, int8);
       expect_defined(m, std::string(quant::type_info(type).name) + (int8 ? " int8" : " float"));
     }
@@ -429,8 +415,8 @@ TEST(Experts, GateAndUpOfTwoKinds) {
                   q = both.value({32}, RowSet::kAll, Form::kQuantized), y = both.value({32}),
                   wanted = both.value({32}, RowSet::kWanted),
                   wanted_route = both.value({2, 2}, RowSet::kWanted);
-    m.table = both.matrix(TensorType::F32, kTokens, 32);
-    m.score_table = both.matrix(TensorType::F32, kTokens, 4);
+    m.table = both.matrix(TensorType::F32, kSomeTokens, 32);
+    m.score_table = both.matrix(TensorType::F32, kSomeTokens, 4);
     m.weights = {both.experts(swapped ? TensorType::Q8_0 : TensorType::F32, 4, 48, 32),
                  both.experts(swapped ? TensorType::F32 : TensorType::Q4_0, 4, 48, 32), plan::kNone,
                  both.experts(TensorType::F16, 4, 32, 48), plan::kNone};
@@ -451,7 +437,7 @@ TEST(Experts, GateAndUpOfTwoKinds) {
 
 std::vector<float> favoring(int32_t experts, std::vector<int32_t> liked) {
   std::vector<float> scores;
-  for (int32_t t = 0; t < kTokens; ++t) {
+  for (int32_t t = 0; t < kSomeTokens; ++t) {
     for (int32_t e = 0; e < experts; ++e) {
       const auto at = std::find(liked.begin(), liked.end(), e);
       scores.push_back(at == liked.end() ? -5.0f

@@ -21,14 +21,14 @@ constexpr int64_t kTileRows = 256;  // rows of a task at most
 
 // How products over `rows` rows are cut. Chunks have an even number of groups: kernels take two at
 // a time.
-struct Cut {
+struct TileCut {
   int64_t groups;  // of a chunk
   int64_t row_block;
   int64_t row_blocks;
   bool inline_run;  // too little work to wake anybody
 };
 
-Cut cut(const Step& step, std::span<const Product> tiled, int64_t bytes_factor, int64_t rows) {
+TileCut cut(const Step& step, std::span<const Product> tiled, int64_t bytes_factor, int64_t rows) {
   int64_t bytes = 0, groups = 0, group_bytes = 1;
   for (const Product& p : tiled) {
     bytes += p.w.group_bytes * groups_of(p.w) * bytes_factor;
@@ -38,7 +38,7 @@ Cut cut(const Step& step, std::span<const Product> tiled, int64_t bytes_factor, 
   const int64_t threads = step.pool->size();
   const int64_t near = std::max<int64_t>(1, kChunkBytes / group_bytes);
   const int64_t even = std::max<int64_t>(1, groups / (threads * kTasksPerThread));
-  Cut c{};
+  TileCut c{};
   c.groups = std::min({(std::min(near, even) + 1) / 2 * 2, kTileGroups});
   c.row_block = std::min(rows, kTileRows);
   if (threads > 1 && rows >= 32 && groups / c.groups < 3 * threads) {
@@ -55,7 +55,7 @@ Cut cut(const Step& step, std::span<const Product> tiled, int64_t bytes_factor, 
 template <class F>
 void for_tiles(const Step& step, std::span<const Product> products, int64_t factor, int64_t rows,
                F&& fn) {
-  const Cut c = cut(step, products, factor, rows);
+  const TileCut c = cut(step, products, factor, rows);
   const auto chunks_of = [&](const Product& p) {
     return (groups_of(p.w) + c.groups - 1) / c.groups;
   };
@@ -221,7 +221,7 @@ int64_t tile_scratch(const Binder& b, const plan::Op& op, int64_t rows) {
          std::min(rows, kTileRows) * kTileGroups * 16 * static_cast<int64_t>(sizeof(float));
 }
 
-constexpr OpEntry kOps[] = {
+constexpr OpEntry kLinearOps[] = {
     {plan::OpKind::linear, bind_linear, pack_scratch},
     {plan::OpKind::gated_linear, bind_gated, tile_scratch},
     {plan::OpKind::linear_add, bind_linear_add, tile_scratch},
@@ -234,7 +234,7 @@ bool same_slot(const Slot& a, const Slot& b) {
 
 }  // namespace
 
-std::span<const OpEntry> linear_ops() { return kOps; }
+std::span<const OpEntry> linear_ops() { return kLinearOps; }
 
 bool can_join(const BoundOp& run, const BoundOp& next) {
   return run.fn == run_linear && next.fn == run_linear && same_slot(run.in[0], next.in[0]);

@@ -72,10 +72,10 @@ Result<void> bind_short_conv(const Binder& b, const plan::Op& op, BoundOp* out) 
   return {};
 }
 
-constexpr OpEntry kOps[] = {{OpKind::short_conv, bind_short_conv, nullptr}};
+constexpr OpEntry kMemoryOps[] = {{OpKind::short_conv, bind_short_conv, nullptr}};
 
 }  // namespace
 
-std::span<const OpEntry> memory_ops() { return kOps; }
+std::span<const OpEntry> memory_ops() { return kMemoryOps; }
 
 }  // namespace culet::backend

@@ -10,20 +10,11 @@
 namespace culet::backend::test {
 namespace {
 
-constexpr int32_t kVocabulary = 50;
-
-std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 5) {
-  std::mt19937 rng(seed);
-  std::vector<int32_t> tokens(n);
-  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kVocabulary);
-  return tokens;
-}
-
 // y = short_conv(short_conv(embed(token))): two layers, so that the second one's state holds rows
 // that depend on the first one's.
 struct ConvModel {
   ConvModel(int32_t n_taps, int32_t n_width) : taps(n_taps), width(n_width) {
-    table = model.matrix(TensorType::F32, kVocabulary, width);
+    table = model.matrix(TensorType::F32, kSomeTokens, width);
     ValueId x = model.value({width});
     model.op(OpKind::embed, {}, {x}, {table});
     for (int32_t layer = 0; layer < 2; ++layer) {
@@ -77,11 +68,6 @@ struct ConvModel {
   TensorId table = 0, weights[2] = {};
 };
 
-void expect_same(const std::vector<float>& got, const std::vector<float>& want,
-                 const std::string& what) {
-  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
-}
-
 TEST(ShortConv, IsItsDefinitionHoweverItIsCut) {
   const std::vector<int32_t> tokens = some_tokens(150);
   constexpr int32_t kShapes[][2] = {{2, 5}, {3, 64}, {4, 37}, {9, 130}};
@@ -92,7 +78,7 @@ TEST(ShortConv, IsItsDefinitionHoweverItIsCut) {
       Prepared p(m.model, threads, {256, 256});
       for (const size_t pass : {150, 67, 8, 2, 1}) {
         const auto caches = p.caches(m.model);
-        expect_same(p.run(caches.get(), tokens, pass), want,
+        expect_bits(p.run(caches.get(), tokens, pass), want,
                     std::to_string(taps) + " taps, " + std::to_string(threads) +
                         " threads, passes of " + std::to_string(pass));
       }
@@ -107,7 +93,7 @@ TEST(ShortConv, EveryInstructionSetGivesTheSameBits) {
     if (!level->usable) continue;
     Prepared p(m.model, 2, {256, 256}, level->name);
     const auto caches = p.caches(m.model);
-    expect_same(p.run(caches.get(), tokens, 13), m.expected(tokens), level->name);
+    expect_bits(p.run(caches.get(), tokens, 13), m.expected(tokens), level->name);
   }
 }
 
@@ -132,11 +118,11 @@ TEST(ShortConv, TheStateIsTheLastInputRows) {
     const std::vector<float> fed =
         m.rows({tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(seen)});
     x.insert(x.end(), fed.begin(), fed.end());
-    expect_same(state(), {x.end() - 48, x.end()}, "after " + std::to_string(seen));
+    expect_bits(state(), {x.end() - 48, x.end()}, "after " + std::to_string(seen));
   }
   caches->clear();
   EXPECT_EQ(state(), std::vector<float>(48, 0));
-  expect_same(p.run(caches.get(), tokens, 9), m.expected(tokens), "after clear");
+  expect_bits(p.run(caches.get(), tokens, 9), m.expected(tokens), "after clear");
 }
 
 TEST(ShortConv, SessionsInOneBatchAreAsAlone) {
@@ -166,7 +152,7 @@ TEST(ShortConv, SessionsInOneBatchAreAsAlone) {
     }
   }
   for (size_t i = 0; i < 3; ++i)
-    expect_same(got[i], m.expected(tokens[i]), "session " + std::to_string(i));
+    expect_bits(got[i], m.expected(tokens[i]), "session " + std::to_string(i));
 }
 
 TEST(ShortConv, AFailedPassLeavesTheState) {
@@ -175,13 +161,13 @@ TEST(ShortConv, AFailedPassLeavesTheState) {
   const auto caches = p.caches(m.model);
   const std::vector<int32_t> tokens = some_tokens(20);
   const std::vector<float> first = p.run(caches.get(), {tokens.begin(), tokens.begin() + 7}, 7);
-  const std::vector<int32_t> strange = {1, kVocabulary};
+  const std::vector<int32_t> strange = {1, kSomeTokens};
   const Segment s{caches.get(), caches->length(), strange, {}};
   ASSERT_FALSE(p.executor->run(*p.workspace, {&s, 1}));
   std::vector<float> all = first;
   const std::vector<float> rest = p.run(caches.get(), {tokens.begin() + 7, tokens.end()}, 5);
   all.insert(all.end(), rest.begin(), rest.end());
-  expect_same(all, m.expected(tokens), "after a refused pass");
+  expect_bits(all, m.expected(tokens), "after a refused pass");
 }
 
 }  // namespace

@@ -64,10 +64,10 @@ Result<void> bind_pool(const Binder&, const plan::Op&, BoundOp* out) {
   return {};
 }
 
-constexpr OpEntry kOps[] = {{plan::OpKind::pool, bind_pool, nullptr}};
+constexpr OpEntry kPoolOps[] = {{plan::OpKind::pool, bind_pool, nullptr}};
 
 }  // namespace
 
-std::span<const OpEntry> pool_ops() { return kOps; }
+std::span<const OpEntry> pool_ops() { return kPoolOps; }
 
 }  // namespace culet::backend

@@ -570,7 +570,7 @@ Result<void> bind_copy(const Binder& b, const plan::Op& op, BoundOp* out) {
   return {};
 }
 
-constexpr OpEntry kOps[] = {
+constexpr OpEntry kRowOps[] = {
     {OpKind::gather, bind_embed, nullptr},      {OpKind::suppress, bind_suppress, nullptr},
     {OpKind::embed, bind_embed, nullptr},       {OpKind::rms_norm, bind_norm, nullptr},
     {OpKind::layer_norm, bind_norm, nullptr},   {OpKind::rms_norm_quantize, bind_norm, row_scratch},
@@ -600,6 +600,6 @@ void softmax(const kernels::Kernels& k, const float* x, int64_t n, float* y) {
   k.binary_scalar(kernels::kDiv, y, kernels::fold16(lanes), n, y);
 }
 
-std::span<const OpEntry> row_ops() { return kOps; }
+std::span<const OpEntry> row_ops() { return kRowOps; }
 
 }  // namespace culet::backend

@@ -15,11 +15,6 @@ namespace {
 
 using Row = std::vector<double>;
 
-void expect_bits(const std::vector<float>& got, const std::vector<float>& want,
-                 const std::string& what) {
-  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
-}
-
 // y = op(inputs of `dims`): each input is a float table of its own, picked by token.
 struct OpCase {
   OpKind kind;
@@ -36,13 +31,11 @@ int32_t width(const std::vector<int32_t>& dims) {
   return n;
 }
 
-constexpr int64_t kTokens = 40;
-
 struct OpModel {
   explicit OpModel(const OpCase& c) {
     std::vector<ValueId> in, out;
     for (const auto& dims : c.in) {
-      tables.push_back(model.matrix(TensorType::F32, kTokens, width(dims)));
+      tables.push_back(model.matrix(TensorType::F32, kSomeTokens, width(dims)));
       in.push_back(model.value(dims));
       model.op(OpKind::embed, {}, {in.back()}, {tables.back()});
     }
@@ -79,13 +72,6 @@ struct OpModel {
   std::vector<TensorId> tables;
   std::vector<Row> vectors;
 };
-
-std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 3) {
-  std::mt19937 rng(seed);
-  std::vector<int32_t> tokens(n);
-  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kTokens);
-  return tokens;
-}
 
 void expect_oracle(const OpCase& c, const OpModel& m, double tolerance) {
   Prepared p(m.model, 1);
@@ -433,7 +419,7 @@ TEST(Ops, RowMean) {
 TEST(Gather, IsRowsOfTheTable) {
   for (const TensorType type : {TensorType::F32, TensorType::Q8_0, TensorType::Q6_K}) {
     TestModel m;
-    const TensorId table = m.matrix(type, kTokens, 256);
+    const TensorId table = m.matrix(type, kSomeTokens, 256);
     const ValueId x = m.value({256}), y = m.value({256}, RowSet::kWanted);
     m.op(OpKind::gather, {}, {x}, {table});
     m.op(OpKind::select_rows, {x}, {y});
@@ -452,7 +438,7 @@ TEST(Gather, IsRowsOfTheTable) {
     }
     Prepared p(m, 1);
     EXPECT_LE(p.executor->packed_bytes(), 64u);
-    const std::vector<int32_t> outside = {kTokens};
+    const std::vector<int32_t> outside = {kSomeTokens};
     const Segment s{nullptr, 0, outside, {}};
     EXPECT_FALSE(p.executor->run(*p.workspace, {&s, 1}));
   }
@@ -493,7 +479,7 @@ TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
   constexpr size_t kWidth = 200;  // no multiple of a task's columns
   for (const bool mean : {true, false}) {
     TestModel m;
-    const TensorId table = m.matrix(TensorType::F32, kTokens, kWidth);
+    const TensorId table = m.matrix(TensorType::F32, kSomeTokens, kWidth);
     const ValueId x = m.value({kWidth}), y = m.value({kWidth}, RowSet::kWanted);
     m.op(OpKind::embed, {}, {x}, {table});
     m.op(OpKind::pool, {x}, {y}, {}, {.mean = mean});
@@ -536,7 +522,7 @@ TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
 
 TEST(Suppress, ListedColumnsAreMinusInfinityAndOthersAreUntouched) {
   TestModel m;
-  const TensorId table = m.matrix(TensorType::F32, kTokens, 40000);
+  const TensorId table = m.matrix(TensorType::F32, kSomeTokens, 40000);
   const ValueId x = m.value({40000}), wanted = m.value({40000}, RowSet::kWanted),
                 y = m.value({40000}, RowSet::kWanted);
   m.op(OpKind::embed, {}, {x}, {table});
@@ -574,8 +560,8 @@ struct ProductModel {
                bool rows_wanted = false) {
     constexpr int32_t k = 256, n = 200;
     const RowSet set = rows_wanted ? RowSet::kWanted : RowSet::kAll;
-    const TensorId table = model.matrix(TensorType::F32, kTokens, k),
-                   residual_table = model.matrix(TensorType::F32, kTokens, n);
+    const TensorId table = model.matrix(TensorType::F32, kSomeTokens, k),
+                   residual_table = model.matrix(TensorType::F32, kSomeTokens, n);
     const TensorId norm = model.vector(k);
     gate = model.matrix(type, n, k), up = model.matrix(type, n, k);
     const TensorId gate_bias = bias ? model.vector(n) : plan::kNone,
@@ -687,7 +673,7 @@ TEST(Products, FusedEqualsUnfused) {
 struct GroupedModel {
   GroupedModel(TensorType type, int64_t count, int32_t n, int32_t k, bool one) {
     const int32_t in = one ? k : static_cast<int32_t>(count) * k;
-    table = model.matrix(TensorType::F32, kTokens, in);
+    table = model.matrix(TensorType::F32, kSomeTokens, in);
     const auto groups = static_cast<int32_t>(count);
     const ValueId x = one ? model.value({k}) : model.value({groups, k});
     const ValueId y = model.value({groups, n});
@@ -756,7 +742,7 @@ TEST(GroupedLinear, SameBitsOnEverySetForThreadsPassesAndMappedWeights) {
 TEST(Products, NeighborsWithOneInputAreOneRegion) {
   TestModel m;
   const ValueId x = m.value({64}), a = m.value({48}), b = m.value({16}), c = m.value({64});
-  m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, kTokens, 64)});
+  m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, kSomeTokens, 64)});
   const TensorId wa = m.matrix(TensorType::Q8_0, 48, 64), wb = m.matrix(TensorType::Q5_0, 16, 64);
   m.op(OpKind::linear, {x}, {a}, {wa, plan::kNone});
   m.op(OpKind::linear, {x}, {b}, {wb, m.vector(16)});

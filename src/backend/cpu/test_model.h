@@ -8,6 +8,8 @@
 #include "plan/plan.h"
 #include "quant/tensor_type.h"
 
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -35,6 +37,20 @@ inline kernels::Kernels kernel_table(const char* isa = nullptr) {
   kernels::Kernels table{};
   CULET_CHECK(kernels::select_kernels(isa, &table) == nullptr);
   return table;
+}
+
+// n ids below kSomeTokens, which the tables of the tests have rows for.
+constexpr int32_t kSomeTokens = 40;
+inline std::vector<int32_t> some_tokens(size_t n, uint32_t seed = 3) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> tokens(n);
+  for (int32_t& t : tokens) t = static_cast<int32_t>(random() % kSomeTokens);
+  return tokens;
+}
+
+inline void expect_bits(const std::vector<float>& got, const std::vector<float>& want,
+                        const std::string& what) {
+  EXPECT_EQ(kernels::test::first_difference(got, want), want.size()) << what;
 }
 
 // Tensors and ops in the order in which they are added; finish() before use. Every value has a

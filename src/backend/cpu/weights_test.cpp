@@ -13,50 +13,52 @@
 namespace culet::backend::test {
 namespace {
 
-constexpr int32_t kVocabulary = 4096, kWidth = 2048, kLayers = 4;
+constexpr int32_t kChainVocabulary = 4096, kChainWidth = 2048, kChainLayers = 4;
 // Of n outputs in Q8_0.
-constexpr uint64_t bytes_of(int64_t n) { return static_cast<uint64_t>(n) * kWidth / 32 * 34; }
-constexpr uint64_t kTable = bytes_of(kVocabulary), kProducts = bytes_of(kWidth) * kLayers;
+constexpr uint64_t bytes_of(int64_t n) { return static_cast<uint64_t>(n) * kChainWidth / 32 * 34; }
+constexpr uint64_t kTable = bytes_of(kChainVocabulary),
+                   kProducts = bytes_of(kChainWidth) * kChainLayers;
 // What is touched comes with its surroundings: the kernel maps whole folios of the page cache,
 // which may be of 2 MiB. One such at the header, one at a row of the table, and one to spare.
 constexpr uint64_t kFew = uint64_t{6} << 20;
 static_assert(kFew * 5 < kProducts * 2 && kFew * 5 < kTable * 4);
 
-enum class Shape { kPlain, kTied, kGathers };
+enum class ChainKind { kPlain, kTied, kGathers };
 
 // x = embed; x = x * W, four times. 17 MiB of products, a table of 8.5 MiB. Tied: then x * table.
 // Gathers: x = embed + gather of another such table.
 class Chain {
  public:
-  explicit Chain(Shape what = Shape::kPlain) {
-    const bool tied = what == Shape::kTied;
+  explicit Chain(ChainKind what = ChainKind::kPlain) {
+    const bool tied = what == ChainKind::kTied;
     std::string pattern =
         (std::filesystem::temp_directory_path() / "culet-weights-XXXXXX").string();
     if (!::mkdtemp(pattern.data())) std::abort();
     folder_ = pattern;
-    const TensorId table = model.matrix(TensorType::Q8_0, kVocabulary, kWidth);
-    ValueId x = model.value({kWidth});
+    const TensorId table = model.matrix(TensorType::Q8_0, kChainVocabulary, kChainWidth);
+    ValueId x = model.value({kChainWidth});
     model.op(OpKind::embed, {}, {x}, {table});
-    if (what == Shape::kGathers) {
-      const ValueId g = model.value({kWidth}), sum = model.value({kWidth});
-      model.op(OpKind::gather, {}, {g}, {model.matrix(TensorType::Q8_0, kVocabulary, kWidth)});
+    if (what == ChainKind::kGathers) {
+      const ValueId g = model.value({kChainWidth}), sum = model.value({kChainWidth});
+      model.op(OpKind::gather, {}, {g},
+               {model.matrix(TensorType::Q8_0, kChainVocabulary, kChainWidth)});
       model.op(OpKind::arithmetic, {x, g}, {sum});
       x = sum;
     }
-    for (int layer = 0; layer < kLayers; ++layer) {
-      const TensorId w = model.matrix(TensorType::Q8_0, kWidth, kWidth);
-      const ValueId q = model.value({kWidth}, RowSet::kAll, Form::kQuantized);
+    for (int layer = 0; layer < kChainLayers; ++layer) {
+      const TensorId w = model.matrix(TensorType::Q8_0, kChainWidth, kChainWidth);
+      const ValueId q = model.value({kChainWidth}, RowSet::kAll, Form::kQuantized);
       model.op(OpKind::quantize, {x}, {q});
-      x = model.value({kWidth});
+      x = model.value({kChainWidth});
       model.op(OpKind::linear, {q}, {x}, {w, plan::kNone});
     }
     if (tied) {  // the output matrix is the table
-      const ValueId q = model.value({kWidth}, RowSet::kAll, Form::kQuantized);
+      const ValueId q = model.value({kChainWidth}, RowSet::kAll, Form::kQuantized);
       model.op(OpKind::quantize, {x}, {q});
-      x = model.value({kVocabulary});
+      x = model.value({kChainVocabulary});
       model.op(OpKind::linear, {q}, {x}, {table, plan::kNone});
     }
-    const ValueId y = model.value({tied ? kVocabulary : kWidth}, RowSet::kWanted);
+    const ValueId y = model.value({tied ? kChainVocabulary : kChainWidth}, RowSet::kWanted);
     model.op(OpKind::select_rows, {x}, {y});
     model.plan.outputs.push_back({"y", y});
     model.finish();
@@ -131,7 +133,7 @@ TEST(Residency, PagesOfRepackedMatricesAreReleased) {
 
 // Its table is packed for the products, and of its mapping only looked-up rows are there.
 TEST(Residency, ATiedEmbeddingIsNotKeptTwice) {
-  const Chain chain(Shape::kTied);
+  const Chain chain(ChainKind::kTied);
   base::ThreadPool pool(2);
   const kernels::Kernels kernels = kernel_table();
   const auto executor = chain.prepare(pool, kernels, true);
@@ -152,7 +154,7 @@ TEST(Residency, RowsOfALongTextDoNotStay) {
   const std::vector<float> first = chain.run(*executor, *workspace, 7);
   uint64_t least = UINT64_MAX;
   for (int32_t i = 0; i < 600; ++i) {
-    chain.run(*executor, *workspace, static_cast<int32_t>(i * 7919 % kVocabulary));
+    chain.run(*executor, *workspace, static_cast<int32_t>(i * 7919 % kChainVocabulary));
     if (i >= 300) least = std::min(least, chain.mapped("Rss"));
   }
   EXPECT_LE(least, kFew);
@@ -161,7 +163,7 @@ TEST(Residency, RowsOfALongTextDoNotStay) {
 
 // The second table has a mapping of its own from prepare() on, which is not read ahead.
 TEST(Residency, OfAGatheredTableOnlyRowsAreThere) {
-  const Chain chain(Shape::kGathers);
+  const Chain chain(ChainKind::kGathers);
   base::ThreadPool pool(2);
   const kernels::Kernels kernels = kernel_table();
   for (const bool repack : {true, false}) {
