@@ -10,11 +10,11 @@
 namespace culet::plan {
 namespace {
 
-struct Row {
+struct SignatureRow {
   OpKind kind;
   std::string_view name, signature, meaning;
 };
-constexpr Row kRows[] = {
+constexpr SignatureRow kSignatureRows[] = {
 #define CULET_OP(name, signature, meaning) {OpKind::name, #name, signature, meaning},
 #include "plan/ops.def"
 #undef CULET_OP
@@ -51,7 +51,7 @@ AttributeRule attribute(std::string_view word) {
   CULET_CHECK(false && "unknown attribute kind in ops.def");
 }
 
-Signature parse(const Row& row) {
+Signature parse(const SignatureRow& row) {
   Signature s{row.kind, row.name, row.meaning, !row.signature.empty(), {}, {}};
   std::string_view rest = row.signature;
   while (!rest.empty()) {
@@ -71,7 +71,7 @@ Signature parse(const Row& row) {
 const std::vector<Signature>& signatures() {
   static const std::vector<Signature> kAll = [] {
     std::vector<Signature> all;
-    for (const Row& row : kRows) all.push_back(parse(row));
+    for (const SignatureRow& row : kSignatureRows) all.push_back(parse(row));
     return all;
   }();
   return kAll;
@@ -108,6 +108,6 @@ std::string unknown_operation(std::string_view name) {
              : fmt::format("there is no operation '{}'; did you mean '{}'?", name, near);
 }
 
-std::string_view op_name(OpKind kind) { return kRows[static_cast<size_t>(kind)].name; }
+std::string_view op_name(OpKind kind) { return kSignatureRows[static_cast<size_t>(kind)].name; }
 
 }  // namespace culet::plan
