@@ -17,7 +17,8 @@ help:
 	@echo 'make build    build/release/culet'
 	@echo 'make install  program, manual page, completions and C++ library below PREFIX (/usr/local); DESTDIR goes in front'
 	@echo 'make deb      build/deb/culet_VERSION_ARCHITECTURE.deb, checked with lintian'
-	@echo 'make test     set up, fetch the test models and vectors, run every test'
+	@echo 'make test     set up, fetch the test models and vectors, run every test; again: without the sanitized'
+	@echo '              and cross-compiled ones if nothing has changed since they passed (ALL=1: with them)'
 	@echo 'make check    formatting, includes, spelling, clang-tidy (before a commit)'
 	@echo 'make format   format the sources in place'
 	@echo 'make asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (make tsan: threads)'
@@ -62,18 +63,13 @@ run: build/release/build.ninja
 	else $(build_culet) >&2; fi
 	@model=$$(scripts/fetch_model "$$MODEL") && exec build/release/culet run "$$model" "$$PROMPT" $(ARGS)
 
-# One ctest over all builds, so that its last lines speak for everything.
 test_builds := test asan threads aarch64
+ALL ?=
 test: $(test_builds:%=build/%/build.ninja)
 	@scripts/fetch_model --all >/dev/null
 	@scripts/fetch_vectors >/dev/null
 	@scripts/fetch_published >/dev/null
-	@for build in $(test_builds); do cmake --build --preset $$build || exit; done
-	@mkdir -p build/all
-	@printf 'subdirs("%s")\n' $(test_builds:%="$(CURDIR)/build/%") >build/all/CTestTestfile.cmake
-	@CULET_MODELS="$$(scripts/fetch_model --cache)" CULET_VECTORS="$$(scripts/fetch_vectors --cache)" \
-	  CULET_PUBLISHED="$$(scripts/fetch_published --cache)" \
-	  ctest --test-dir build/all -j2 --output-on-failure
+	@scripts/test $(if $(ALL),--all) $(test_builds)
 
 asan tsan: %: build/%/build.ninja
 	@cmake --build --preset $@

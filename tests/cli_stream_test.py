@@ -19,6 +19,7 @@ from pathlib import Path
 import cli_test
 from cli_test import CLEAN, GEMMA, GOLDEN, LLAMA, Case, culet, lines, with_chat_template
 
+SMALL = "CULET_TEST_SIZE" in os.environ  # under sanitizers
 LFM2 = str(GOLDEN / "tiny/lfm2/model.gguf")
 PHI3 = str(GOLDEN / "tiny/phi3-longrope/model.gguf")
 WORDS = "the a rain in Spain falls mainly on plain stone light glass cuts every facet of it 42 <eos>".split()
@@ -66,7 +67,8 @@ class StreamCase(Case):
 class Score(StreamCase):
     def test_parts_are_the_whole(self):
         """Three processes, the last two behind 3 windows and more."""
-        for model, more in ((GEMMA, ["--kv", "q8_0,f16"]), (LLAMA, ["--precise"]), (LFM2, [])):
+        models = (GEMMA, ["--kv", "q8_0,f16"]), (LLAMA, ["--precise"]), (LFM2, [])
+        for model, more in models[-1:] if SMALL else models:
             policy = ["--stream", "--sinks", "3", "--window", "40", *more]
             text = prose(220)
             whole, whole_last = self.score(*policy, stdin=text, model=model)
@@ -113,11 +115,11 @@ class Score(StreamCase):
         self.assert_error(full, 1, "900", "880")
 
     def test_ids(self):
-        text = prose(900)
+        text = prose(200 if SMALL else 900)
         policy = ["--stream", "--window", "100"]
         expected, last = self.score(*policy, stdin=text)
         ids = [token["id"] for token in expected]
-        self.assertGreater(len(ids), 2048)                # what the model was trained for
+        self.assertGreater(len(ids), 500 if SMALL else 2048)  # the second: what the model was trained for
         self.assertEqual(self.score(*policy, stdin=ids), (expected, last))
         one, last = self.score("--stream", stdin=[7])     # less than the sinks
         self.assertEqual((len(one), last["tokens"], last["evicted"]), (1, 1, 0))

@@ -255,7 +255,7 @@ TEST(Drafter, FollowsAStream) {
 // More keys than one part of attention's sum has, the step in a part without keys too.
 TEST(Drafter, ReadsLongContexts) {
   constexpr int64_t kLong[] = {1024, 1025};
-  expect_oracle(target_file(), {}, kLong);
+  expect_oracle(target_file(), {}, std::span(kLong).last(small_tests() ? 1 : 2));
 }
 
 // ---------------------------------------------------------------- the same bits
@@ -284,6 +284,7 @@ void expect_same_bits(const BitsCase& c) {
     for (const bool fuse : {false, true}) {
       for (const bool repack : {true, false}) {
         for (const int threads : {1, 2}) {
+          if (small_tests() && (threads == 1) == fuse) continue;
           const ModelOptions options{
               .threads = threads, .fuse = fuse, .isa = isa, .repack = repack};
           ASSERT_EQ(first_difference(expected, run(options)), "")

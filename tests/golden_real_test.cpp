@@ -159,6 +159,7 @@ TEST_P(RealModel, PreciseGreedy) { check_greedy(GetParam(), true, kPreciseMargin
 TEST_P(RealModel, InstructionSetsGiveTheSameBits) {
   const json reference = vectors(GetParam(), "logits.json");
   auto ids = reference["prompts"][0]["ids"].get<std::vector<Token>>();
+  ids.resize(std::min<size_t>(ids.size(), 12));  // the scalar set takes its time
   Rows scalar;
   for (const std::string& isa : usable_sets()) {
     ModelOptions options;

@@ -35,16 +35,7 @@ const char* const kModels[] = {
     "tiny/gemma3n/model.gguf",
 };
 
-#if defined(__SANITIZE_THREAD__)
-constexpr int64_t kPrograms = 20;
-constexpr size_t kLockstep = 1024;
-#elif defined(__SANITIZE_ADDRESS__)
-constexpr int64_t kPrograms = 60;
-constexpr size_t kLockstep = 1024;
-#else
-constexpr int64_t kPrograms = 500;
-constexpr size_t kLockstep = 4096;
-#endif
+constexpr int64_t kPrograms = 500, kFewPrograms = 20;
 
 int64_t from_environment(const char* name, int64_t otherwise) {
   const char* text = std::getenv(name);
@@ -345,7 +336,8 @@ class Program {
 
 TEST(Memory, RandomProgramsEqualTheSameTokensComputedCold) {
   const int64_t first = from_environment("CULET_FIRST_PROGRAM", 0);
-  const int64_t count = from_environment("CULET_PROGRAMS", kPrograms);
+  const int64_t count =
+      from_environment("CULET_PROGRAMS", small_tests() ? kFewPrograms : kPrograms);
   for (int64_t seed = first; seed < first + count && !HasFailure(); ++seed) {
     Program program(static_cast<uint32_t>(seed));
     SCOPED_TRACE("program " + std::to_string(seed) + ": " + program.description());
@@ -370,16 +362,17 @@ std::string bytes_of(const Session& session, const TemporaryFile& file) {
 
 // A snapshot holds every committed key and value, so equal files are equal caches.
 TEST(Memory, KeysAndValuesInLockstep) {
-  const Tokens tokens = many_tokens(kLockstep);
+  const Tokens tokens = many_tokens(small_tests() ? 400 : 4096);
+  const size_t step = tokens.size() / 4;
   const TemporaryFile file("lockstep");
   for (const char* name : kModels) {
     const auto model = model_of(name);
-    const SessionOptions options{.stream = StreamOptions{4, 300}};
+    const SessionOptions options{.stream = StreamOptions{4, small_tests() ? 70 : 300}};
     const auto whole = make(model, options), single = make(model, options);
     expect_ok(whole->append(tokens));
     for (size_t done = 0; done < tokens.size(); ++done) {
       expect_ok(single->append(std::span(tokens).subspan(done, 1)));
-      if (done % 1024 != 1023) continue;
+      if (done % step != step - 1) continue;
       const auto chunked = make(model, options);
       for (size_t at = 0; at <= done;) {
         const size_t n = std::min<size_t>(1 + (at * 7 + 13) % 700, done + 1 - at);
@@ -666,7 +659,7 @@ TEST(Memory, AStreamHoldsWhatWasToldAndNoMore) {
     const auto memory = context_memory(*model, options);
     ASSERT_TRUE(memory);
     const auto one = make(model, options);
-    const Tokens tokens = many_tokens(3000);
+    const Tokens tokens = many_tokens(small_tests() ? 1300 : 3000);
     for (size_t at = 0; at < tokens.size(); at += at < 1000 ? 250 : 1) {
       expect_ok(one->append(std::span(tokens).subspan(at, at < 1000 ? 250 : 1)));
       const uint64_t held =

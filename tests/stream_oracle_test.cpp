@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 
 namespace culet::test {
@@ -26,11 +25,6 @@ using nlohmann::json;
 constexpr double kTolerance = 1e-4;  // absolute; the models' logits have a deviation of 2
 constexpr const char* kModels[] = {"llama",         "llama3-rope",  "qwen2",    "qwen3", "gemma3",
                                    "gemma3-linear", "gemma4-dense", "gemma4-e", "lfm2",  "gemma3n"};
-
-// Fewer tokens where every instruction costs many.
-bool small() {
-  return std::getenv("CULET_TEST_SIZE") != nullptr;  // NOLINT(concurrency-mt-unsafe)
-}
 
 std::string file_of(const std::string& name, const std::string& file = "model.gguf") {
   return golden("tiny/" + name + "/" + file);
@@ -126,7 +120,7 @@ TEST(Oracle, SkipsOnlyWhatDoesNotMatter) {
 
 void expect_every_row(const Oracle& oracle, const std::shared_ptr<const Model>& model,
                       const StreamOptions& stream) {
-  const int64_t windows = small() ? 3 : 10;
+  const int64_t windows = small_tests() ? 3 : 10;
   const auto tokens = random_tokens(stream.pinned + windows * stream.window);
   const auto one = session_of(model, options_of(stream));
   expect_near(append_rows(*one, tokens), oracle.logits(tokens, stream), show(stream));
@@ -180,19 +174,21 @@ void expect_sampled(const std::string& name, const StreamOptions& stream, int64_
 }
 
 TEST_P(Stream, AHundredWindows) {
-  expect_sampled(name(), {4, 33}, small() ? 20 : 100);
-  expect_sampled(name(), {40, 12}, small() ? 20 : 100);
+  expect_sampled(name(), {4, 33}, small_tests() ? 20 : 100);
+  expect_sampled(name(), {40, 12}, small_tests() ? 20 : 100);
 }
 
-TEST_P(Stream, AThousandWindows) { expect_sampled(name(), {1, 8}, small() ? 40 : 1000); }
+TEST_P(Stream, AThousandWindows) { expect_sampled(name(), {1, 8}, small_tests() ? 40 : 1000); }
 
 TEST(Streams, AThousandLongerWindows) {
-  expect_sampled("llama", {4, 33}, small() ? 30 : 1000);
-  expect_sampled("gemma3", {40, 12}, small() ? 30 : 1000);
+  expect_sampled("llama", {4, 33}, small_tests() ? 30 : 1000);
+  expect_sampled("gemma3", {40, 12}, small_tests() ? 30 : 1000);
 }
 
 // More pinned keys than one part of the attention's sum has.
-TEST(Streams, AWholePreambleStays) { expect_sampled("llama", {1030, 40}, small() ? 2 : 60); }
+TEST(Streams, AWholePreambleStays) {
+  expect_sampled("llama", {small_tests() ? 300 : 1030, 40}, small_tests() ? 2 : 60);
+}
 
 // ---------------------------------------------------------------- the same bits
 
@@ -215,7 +211,7 @@ struct BitsCase {
 
 // Each number of threads with each way to cut; instruction sets and fusion in turn.
 void expect_same_bits(const BitsCase& c) {
-  const int64_t windows = small() || c.brief ? 3 : 10;
+  const int64_t windows = small_tests() || c.brief ? 3 : 10;
   const auto tokens = random_tokens(c.stream.pinned + windows * c.stream.window, 2);
   const auto count = static_cast<int64_t>(tokens.size());
   const auto compared = static_cast<size_t>(std::min(count, c.compared));
@@ -265,7 +261,8 @@ TEST(SameBits, StreamsFarAway) {
 
 // So many keys that threads share the parts of one row's sum.
 TEST(SameBits, PinnedKeysInSeveralParts) {
-  expect_same_bits({file_of("llama"), true, {1030, 40}, KvType::kF16, 0, 30, true});
+  const int64_t compared = small_tests() ? 3 : 30;
+  expect_same_bits({file_of("llama"), true, {1030, 40}, KvType::kF16, 0, compared, true});
 }
 
 // ---------------------------------------------------------------- far positions
@@ -274,7 +271,7 @@ TEST_P(Stream, FarPositionsGiveTheSameLogits) {
   const auto model = precise_model(name());
   for (const std::optional<StreamOptions>& stream :
        {std::optional<StreamOptions>(), std::optional(StreamOptions{4, 12})}) {
-    const auto tokens = random_tokens(small() ? 60 : 130, 3);
+    const auto tokens = random_tokens(small_tests() ? 60 : 130, 3);
     const Rows near = append_rows(*session_of(model, options_of(stream)), tokens);
     for (const int64_t start : {int64_t{100'000'000}, int64_t{1'000'000'000'000}}) {
       SessionOptions far = options_of(stream);

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -177,6 +179,10 @@ std::vector<std::string> usable_sets() {
     if (usable) names.push_back(name);
   }
   return names;
+}
+
+bool small_tests() {
+  return std::getenv("CULET_TEST_SIZE") != nullptr;  // NOLINT(concurrency-mt-unsafe)
 }
 
 std::string test_name(const testing::TestParamInfo<const char*>& info) {

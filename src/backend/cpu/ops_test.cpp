@@ -717,7 +717,7 @@ TEST(GroupedLinear, EachMatrixHasItsOwnVectorOrAllHaveOne) {
 }
 
 TEST(GroupedLinear, SameBitsOnEverySetForThreadsPassesAndMappedWeights) {
-  const std::vector<int32_t> tokens = some_tokens(70);
+  const std::vector<int32_t> tokens = some_tokens(kernels::test::small_tests() ? 19 : 70);
   for (const TensorType type : {TensorType::F32, TensorType::BF16, TensorType::Q4_0}) {
     for (const bool one : {false, true}) {
       const GroupedModel m(type, 4, 200, 96, one);
@@ -727,6 +727,8 @@ TEST(GroupedLinear, SameBitsOnEverySetForThreadsPassesAndMappedWeights) {
       for (const kernels::IsaLevel* level = kernels::isa_levels(); level->name; ++level) {
         if (!level->usable) continue;
         for (const int threads : {1, 3}) {
+          if (kernels::test::small_tests() && (threads == 1 || level == kernels::isa_levels()))
+            continue;
           for (const bool repack : {true, false}) {
             for (const size_t pass : {size_t{70}, size_t{1}}) {
               Prepared p(m.model, threads, limits, level->name, repack);
