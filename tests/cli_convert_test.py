@@ -138,6 +138,10 @@ class Quantize(Case):
         with open(source, "wb") as file:
             file.write(head)
             file.truncate(len(head) + 2 * 1024 * rows)
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            self.interrupt(source, number, status)
+
+    def interrupt(self, source, number, status):
         Path(self.out).write_text("old")
         process = subprocess.Popen([CULET, "quantize", str(source), self.out, "Q4_K"], env=CLEAN,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -145,9 +149,9 @@ class Quantize(Case):
         while len(self.files()) < 3 and time.monotonic() < end:
             time.sleep(0.01)
         self.assertEqual(len(self.files()), 3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, out, err), (130, b"", b"stopped\n"))
+        self.assertEqual((process.returncode, out, err), (status, b"", b"stopped\n"))
         self.assertEqual(self.files(), ["out.gguf", "zeros.gguf"])
         self.assertEqual(Path(self.out).read_text(), "old")
 
@@ -157,6 +161,12 @@ class Check(Case):
         super().setUp()
         self.text = self.folder / "text"
         self.text.write_text("the thing and the other thing, in a sentence of some length. " * 8)
+
+    def test_the_text_is_not_overwritten(self):
+        done = culet("quantize", WIDE, str(self.text), "Q8_0", "--check", str(self.text))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"the text of --check itself", done.stderr)
+        self.assertTrue(self.text.read_text().startswith("the thing"))
 
     def check(self, kind, *more):
         done = self.good("quantize", WIDE, self.out, kind, "--json", "--check", str(self.text), *more)

@@ -165,13 +165,15 @@ class Arch(Case):
             self.assertTrue(any(line[0] == "-" and "silu" in line for line in lines), lines)
             self.assertTrue(any(line[0] == "+" and "relu" in line for line in lines), lines)
             self.assertFalse(any("rope" in line for line in lines), lines)
+        self.assert_error(culet("arch", "diff", "llama", "/no/such.arch"), 2, "/no/such.arch")
 
     def test_usage(self):
         self.assert_error(culet("arch"), 2, "culet arch --help")
         self.assert_error(culet("arch", "diff", "llama"), 2)
         self.assert_error(culet("arch", "check"), 2, "FILE")
         self.assert_error(culet("arch", "check", "lama"), 1, "llama", "qwen3")
-        self.assert_error(culet("arch", "check", "/no/such.arch"), 1, "/no/such.arch")
+        self.assert_error(culet("arch", "check", "/no/such.arch"), 1, "/no/such.arch", "arch list")
+        self.assert_error(culet("arch", "check", "/dev/zero"), 1, "/dev/zero", "longer")
         self.assert_error(culet("arch", "check", "llama", "--model", "/no/such.gguf"), 1,
                           "/no/such.gguf")
         for command in (["arch"], ["arch", "list"], ["arch", "check"], ["arch", "diff"]):

@@ -289,6 +289,11 @@ class Snapshots(StreamCase):
             failed = culet("score", GEMMA, "--save", place, stdin=b"the rain")
             self.assert_error(failed, 1, place)
             self.assertEqual(failed.stdout, b"")
+        text = self.folder + "/text"
+        Path(text).write_text("the rain")
+        for more in ([], ["--stream"]):
+            self.assert_error(culet("score", GEMMA, text, "--save", text, *more), 1, "text itself")
+        self.assertEqual(Path(text).read_text(), "the rain")
         self.assert_error(culet("run", GEMMA, "the rain", "-n", "5", "-q", "--save", "/no/such/folder/x"), 1, "/no/such")
         failed = culet("run", GEMMA, "the rain", "-n", "5", "--jsonl", "--save", link)
         self.assert_error(failed, 1, link)              # only the file system knows: after the answer

@@ -566,14 +566,15 @@ class Run(Case):
         return running
 
     def test_interrupt(self):
-        running = self.start_endless()
-        first = json.loads(running.stdout.readline())
-        self.assertEqual(first["event"], "started")
-        running.send_signal(signal.SIGINT)
-        rest, errors = running.communicate(timeout=60)
-        self.assertEqual(running.returncode, 130, errors)
-        last = json.loads(rest.splitlines()[-1])
-        self.assertEqual((last["event"], last["reason"]), ("finished", "cancelled"))
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+            running = self.start_endless()
+            first = json.loads(running.stdout.readline())
+            self.assertEqual(first["event"], "started")
+            running.send_signal(number)
+            rest, errors = running.communicate(timeout=60)
+            self.assertEqual(running.returncode, status, errors)
+            last = json.loads(rest.splitlines()[-1])
+            self.assertEqual((last["event"], last["reason"]), ("finished", "cancelled"))
 
     def test_closed_pipe(self):
         running = self.start_endless()

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <random>
 #include <set>
 #include <unistd.h>
 
@@ -916,6 +917,107 @@ TEST_F(Convert, TemplatesAndEndsOfTexts) {
   EXPECT_EQ(file.find("tokenizer.ggml.eom_token_id")->as_int(), 8);
 }
 
+// A sentence encoder with two dense layers behind its pooling: folders of their own.
+class DenseLayers : public Convert {
+ protected:
+  Weights matrix(uint64_t rows, uint64_t columns) {
+    Weights w{{rows, columns}, std::vector<float>(rows * columns)};
+    for (float& v : w.values) v = normal_(random_);
+    return w;
+  }
+  // Layer n (from 0) in its folder; `names` of the modules behind the pooling.
+  static void write_layer(const std::string& in, int n, const Weights& w,
+                          const std::string& activation = "Identity") {
+    const std::string path = fmt::format("{}/{}_Dense", in, n + 2);
+    std::filesystem::create_directories(path);
+    write_safetensors(path + "/model.safetensors", {{"linear.weight", w}});
+    write_text(path + "/config.json",
+               Json{{"in_features", w.shape[1]},
+                    {"out_features", w.shape[0]},
+                    {"bias", false},
+                    {"activation_function", "torch.nn.modules.linear." + activation}}
+                   .dump());
+  }
+  static void write_modules(const std::string& in, const std::vector<std::string>& paths) {
+    Json modules = Json::array();
+    for (const std::string& path : paths) {
+      const std::string kind = path.find('_') == std::string::npos
+                                   ? "Transformer"
+                                   : path.substr(path.find('_') + 1);
+      modules.push_back({{"type", "sentence_transformers.models." + kind}, {"path", path}});
+    }
+    write_text(in + "/modules.json", modules.dump());
+  }
+  std::string refusal_of(const std::string& in) const {
+    const auto written = convert_model(in, folder + "/out.gguf", {});
+    EXPECT_FALSE(written);
+    return written ? "" : written.error().message;
+  }
+
+ private:
+  std::mt19937 random_{5};
+  std::normal_distribution<float> normal_{0, 0.2f};
+};
+
+TEST_F(DenseLayers, AreProductsBehindThePooling) {
+  const Published p = gemma_embedding();
+  const auto width = uint64_t(p.number("embedding_length"));
+  const std::string in = published(p), out = folder + "/a.gguf", plain = folder + "/plain.gguf";
+  ASSERT_TRUE(convert_model(in, plain, {.type = "F32"}));
+  const Weights first = matrix(3 * width, width), second = matrix(width - 5, 3 * width);
+  write_layer(in, 0, first);
+  write_layer(in, 1, second);
+  write_modules(in, {"", "1_Pooling", "2_Dense", "3_Dense", "4_Normalize"});
+  const auto written = convert_model(in, out, {.type = "F32"});
+  ASSERT_TRUE(written) << written.error().message;
+  const GgufFile file = Published::open(out);
+  EXPECT_EQ(file.find("gemma-embedding.dense_3_feat_out")->as_int(), int64_t(width) - 5);
+  const auto model = load(out, {.precise = true}), without = load(plain, {.precise = true});
+  EXPECT_TRUE(model->info().notes.empty());
+  ASSERT_EQ(model->info().vector_width, int64_t(width) - 5);
+  const std::vector<std::vector<Token>> texts{{2, 9, 77, 1}};
+  const auto got = embed(*model, texts), pooled = embed(*without, texts);
+  ASSERT_TRUE(got && pooled);
+  // The pooled vector was made 1 long; so is the projected one, whatever factor went in.
+  const auto times = [](const Weights& w, const std::vector<double>& x) {
+    std::vector<double> y(w.shape[0]);
+    for (size_t i = 0; i < w.values.size(); ++i)
+      y[i / x.size()] += static_cast<double>(w.values[i]) * x[i % x.size()];
+    return y;
+  };
+  const std::vector<double> want =
+      times(second, times(first, {(*pooled)[0].begin(), (*pooled)[0].end()}));
+  double squares = 0;
+  for (const double v : want) squares += v * v;
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(static_cast<double>((*got)[0][i]), want[i] / std::sqrt(squares), 1e-6) << i;
+}
+
+TEST_F(DenseLayers, OthersAreRefusedByName) {
+  const Published p = gemma_embedding();
+  const auto width = uint64_t(p.number("embedding_length"));
+  const std::string in = published(p);
+  write_layer(in, 0, matrix(width, width));
+  write_layer(in, 1, matrix(width, width), "Tanh");
+  write_modules(in, {"", "1_Pooling", "2_Dense", "3_Dense"});
+  EXPECT_NE(refusal_of(in).find("with an activation"), std::string::npos) << refusal_of(in);
+  write_modules(in, {"", "1_Pooling", "2_Dense"});
+  EXPECT_NE(refusal_of(in).find("none or two"), std::string::npos);
+  write_modules(in, {"", "2_Dense", "1_Pooling"});
+  EXPECT_NE(refusal_of(in).find("'sentence_transformers.models.Dense' as well"), std::string::npos);
+  write_modules(in, {"", "1_Pooling", "../2_Dense"});
+  EXPECT_NE(refusal_of(in).find("leaves the folder"), std::string::npos);
+  write_layer(in, 1, matrix(width, width));
+  write_safetensors(in + "/3_Dense/model.safetensors",
+                    {{"linear.weight", matrix(width, width)}, {"linear.bias", matrix(width, 1)}});
+  write_modules(in, {"", "1_Pooling", "2_Dense", "3_Dense"});
+  EXPECT_NE(refusal_of(in).find("'3_Dense.linear.bias' is not known"), std::string::npos);
+  const std::string other = published(bert());
+  write_layer(other, 0, matrix(width, width));
+  write_modules(other, {"", "1_Pooling", "2_Dense"});
+  EXPECT_NE(refusal_of(other).find("dense layers behind the pooling"), std::string::npos);
+}
+
 // ---------------------------------------------------------------- refusals
 
 TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
@@ -927,6 +1029,18 @@ TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
   p.config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
   EXPECT_NE(refusal(p).find("the rope type 'yarn' is not known for this family"),
             std::string::npos);
+  for (const Json& odd : {Json("yarn"), Json(4.0), Json{{"factor", 4.0}}}) {
+    p = llama("llama");
+    p.config["rope_scaling"] = odd;
+    EXPECT_NE(refusal(p).find("how positions are scaled (rope_scaling) has no type"),
+              std::string::npos)
+        << odd;
+  }
+  for (const char* part : {"factor", "low_freq_factor", "original_max_position_embeddings"}) {
+    p = llama("llama3-rope");
+    p.config["rope_scaling"].erase(part);
+    EXPECT_NE(refusal(p).find("the configuration has no"), std::string::npos) << part;
+  }
   p = llama("llama");
   p.config["quantization_config"] = {{"quant_method", "gptq"}};
   EXPECT_NE(refusal(p).find("its weights are quantized ('gptq')"), std::string::npos);

@@ -75,7 +75,7 @@ class MiniLm(unittest.TestCase):
                 (folder / name).symlink_to(source / name)
             modules = (source / "modules.json").read_text()
             pooling = json.loads((source / "1_Pooling/config.json").read_text())
-            for text, change, word in ((modules.replace("Normalize", "Dense"), {}, "Dense"),
+            for text, change, word in ((modules.replace("Normalize", "CNN"), {}, "CNN"),
                                        (modules, {"pooling_mode_cls_token": True}, "at once"),
                                        (modules, {"pooling_mode_max_tokens": True}, "only the mean"),
                                        (modules.replace("1_Pooling", "2_Pooling"), {}, "2_Pooling")):

@@ -43,13 +43,19 @@ Result<int> check(const ArchArguments& arguments, Output& out) {
   return kExitOk;
 }
 
-// As diff does: 0 the same, 1 different.
+// As diff does: 0 the same, 1 different, 2 trouble.
 Result<int> diff(const ArchArguments& arguments, Output& out) {
-  CULET_TRY(const std::string model, model_path(arguments));
-  CULET_TRY(const std::string text, diff_architectures(arguments.files.at(0), arguments.files.at(1),
-                                                       arguments.arch_dir, model));
-  out.write(printable(text));
-  return text.empty() ? kExitOk : kExitFailed;
+  const auto text = [&]() -> Result<std::string> {
+    CULET_TRY(const std::string model, model_path(arguments));
+    return diff_architectures(arguments.files.at(0), arguments.files.at(1), arguments.arch_dir,
+                              model);
+  }();
+  if (!text) {
+    print_error(text.error().message);
+    return 2;
+  }
+  out.write(printable(*text));
+  return text->empty() ? kExitOk : kExitFailed;
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ constexpr std::string_view kFooter =
     "  culet run smollm2 \"Why is the sky blue?\"\n"
     "  culet show model.gguf\n"
     "  culet COMMAND --help\n"
-    "\nExit status: 0 done, 1 it failed, 2 a wrong command line or variable, 130 Ctrl-C.";
+    "\nExit status: 0 done, 1 it failed, 2 a wrong command line or variable, 130 Ctrl-C\n"
+    "(143 SIGTERM).";
 
 constexpr std::string_view kRunFooter =
     "The same command gives the same text: the seed is 0 unless you say otherwise. Defaults of\n"

@@ -11,7 +11,7 @@
 namespace culet::cli {
 
 constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2;
-constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells report it
+constexpr int kExitInterrupted = 130;  // 128 + SIGINT; main() puts the signal that it was
 
 Result<int> run_command(const RunArguments& arguments, Output& out);
 Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out);

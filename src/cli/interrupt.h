@@ -1,12 +1,13 @@
-// Ctrl-C as a question instead of an end.
+// Ctrl-C, SIGTERM and SIGHUP as a question instead of an end.
 #pragma once
 
+#include <iterator>
 #include <signal.h>
 
 namespace culet::cli {
 
-// While one lives, the first SIGINT is only noted; a second ends the program as usual.
-// At most one at a time.
+// While one lives, the first of these signals is only noted; a second of its kind ends the program as
+// usual. What is ignored stays so (nohup). At most one at a time.
 class InterruptWatch {
  public:
   InterruptWatch();
@@ -16,7 +17,11 @@ class InterruptWatch {
   bool interrupted() const;
 
  private:
-  struct sigaction before_{};
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction before_[std::size(kSignals)]{};
 };
+
+// The last signal that a watch noted; 0: none.
+int interrupting_signal();
 
 }  // namespace culet::cli

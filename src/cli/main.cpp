@@ -1,6 +1,8 @@
 // culet: parse, dispatch, and turn errors into one sentence and an exit status.
-//   0 done; 1 it failed; 2 the command line or a CULET_* variable makes no sense; 130 Ctrl-C.
+//   0 done; 1 it failed; 2 the command line or a CULET_* variable makes no sense; 130 Ctrl-C
+//   (143 SIGTERM, 129 SIGHUP).
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "culet/models.h"
 
 #include <fmt/format.h>
@@ -73,7 +75,8 @@ int run_main(int argc, const char* const* argv) {
   const Result<int> status = std::visit(Dispatch{out}, *arguments);
   if (!status) return report(status.error(), out);
   if (!out.flush()) return report(out.error(), out);
-  return *status;
+  const int signal = interrupting_signal();
+  return *status == kExitInterrupted && signal ? 128 + signal : *status;  // as shells say it
 }
 
 }  // namespace

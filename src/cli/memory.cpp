@@ -23,7 +23,8 @@ Session::Progress show_progress(StatusLine* status, const char* what) {
 }
 
 // That --save can be written is seen before the work whose result it will be.
-Result<void> check_save(const Session& session, const MemoryArguments& arguments) {
+Result<void> check_save(const Session& session, const MemoryArguments& arguments,
+                        const std::string& text) {
   if (arguments.save.empty()) return {};
   namespace fs = std::filesystem;
   const auto refused = [&](const char* why) {
@@ -35,6 +36,7 @@ Result<void> check_save(const Session& session, const MemoryArguments& arguments
   std::error_code error;
   if (fs::equivalent(file, session.model().info().path, error))
     return refused("is the model itself");
+  if (fs::equivalent(file, text, error)) return refused("is the text itself");
   if (!fs::is_directory(folder, error)) return refused("is in a folder that is not there");
   if (::access(folder.c_str(), W_OK) != 0) return refused("is in a folder that cannot be written");
   if (fs::exists(file, error) && !fs::is_regular_file(file, error))
@@ -55,8 +57,9 @@ SessionOptions MemoryArguments::options(int64_t prompt) const {
   return options;
 }
 
-Result<void> resume(Session& session, const MemoryArguments& arguments, bool quiet) {
-  CULET_TRY_VOID(check_save(session, arguments));
+Result<void> resume(Session& session, const MemoryArguments& arguments, const std::string& text,
+                    bool quiet) {
+  CULET_TRY_VOID(check_save(session, arguments, text));
   if (arguments.resume.empty()) return {};
   StatusLine status(!quiet);
   return session.restore(arguments.resume, show_progress(&status, "Reading the snapshot"));

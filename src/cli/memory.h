@@ -22,8 +22,9 @@ struct MemoryArguments {
 };
 
 // Takes up the session of --resume, if there is one. An error, too, where --save could not be
-// written.
-Result<void> resume(Session& session, const MemoryArguments& arguments, bool quiet);
+// written, or is the file of the text ("": none).
+Result<void> resume(Session& session, const MemoryArguments& arguments, const std::string& text,
+                    bool quiet);
 // Writes the file of --save, if there is one.
 Result<void> save(const Session& session, const MemoryArguments& arguments, bool quiet);
 

@@ -16,6 +16,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 namespace culet::cli {
 namespace {
@@ -194,6 +196,12 @@ Result<int> quantize(const QuantizeArguments& arguments, const InterruptWatch& i
   Text text;
   if (!arguments.check.empty()) {
     CULET_TRY(text, read_text(arguments, found.path));
+    std::error_code error;
+    if (std::filesystem::equivalent(arguments.check, arguments.out, error)) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is the text of --check itself; give the new model another name",
+                              arguments.out));
+    }
   }
   CULET_TRY(const WrittenModel written, write(arguments, found.path, interrupt));
   for (const std::string& note : written.notes) print_note(note);

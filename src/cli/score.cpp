@@ -149,7 +149,7 @@ Result<int> score_text(const ScoreArguments& arguments, const std::shared_ptr<co
   MemoryArguments memory = arguments.memory;
   CULET_TRY(memory.context, context_for(arguments, model->info(), ids.size()));
   CULET_TRY(const auto session, Session::make(model, memory.options()));
-  CULET_TRY_VOID(resume(*session, memory, false));
+  CULET_TRY_VOID(resume(*session, memory, arguments.file.value_or(""), false));
   Scorer scorer(*session, arguments.top, out);
   {
     StatusLine status(true);
@@ -215,7 +215,7 @@ Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<
     text.emplace(std::move(pieces));
   }
   CULET_TRY(const auto session, Session::make(model, arguments.memory.options()));
-  CULET_TRY_VOID(resume(*session, arguments.memory, false));
+  CULET_TRY_VOID(resume(*session, arguments.memory, file, false));
   Scorer scorer(*session, arguments.top, out);
   const InterruptWatch interrupt;
   StatusLine status(true);

@@ -63,20 +63,18 @@ Result<std::set<std::string>> files_of(const std::string& folder) {
 
 }  // namespace
 
-Result<Checkpoint> Checkpoint::open(const std::string& folder) {
+Result<void> Checkpoint::add_folder(const std::string& folder, const std::string& prefix) {
   CULET_TRY(const std::set<std::string> files, files_of(folder));
-  Checkpoint checkpoint;
-  checkpoint.files_.reserve(files.size());  // pointers into them stay
   for (const std::string& file : files)
-    CULET_TRY_VOID(checkpoint.add(fmt::format("{}/{}", folder, file)));
-  return checkpoint;
+    CULET_TRY_VOID(add(fmt::format("{}/{}", folder, file), prefix));
+  return {};
 }
 
-Result<void> Checkpoint::add(const std::string& path) {
+Result<void> Checkpoint::add(const std::string& path, const std::string& prefix) {
   CULET_TRY(format::SafetensorsFile file, format::SafetensorsFile::open(path));
   files_.push_back(std::move(file));
   for (const format::SafeTensor& tensor : files_.back().tensors()) {
-    CULET_TRY_VOID(insert(tensor.name, &tensor));
+    CULET_TRY_VOID(insert(prefix + tensor.name, &tensor));
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include "format/safetensors.h"
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -15,9 +16,10 @@ namespace culet::convert {
 
 class Checkpoint {
  public:
-  // Opens what the folder has. Errors: kNotFound (no safetensors, or a file of the index is not
-  // there), kCorrupt (a tensor twice, or not in the file that the index says).
-  static Result<Checkpoint> open(const std::string& folder);
+  // Opens what the folder has; its tensors get names that begin so. Errors: kNotFound (no
+  // safetensors, or a file of the index is not there), kCorrupt (a tensor twice, or not in the file
+  // that the index says).
+  Result<void> add_folder(const std::string& folder, const std::string& prefix);
 
   const format::SafeTensor* find(std::string_view name) const;  // nullptr: absent
   // By name.
@@ -33,10 +35,10 @@ class Checkpoint {
   void release(const format::SafeTensor& tensor) const;
 
  private:
-  Result<void> add(const std::string& path);
+  Result<void> add(const std::string& path, const std::string& prefix);
   Result<void> insert(std::string name, const format::SafeTensor* tensor);
 
-  std::vector<format::SafetensorsFile> files_;
+  std::deque<format::SafetensorsFile> files_;  // pointers into them stay
   std::map<std::string, const format::SafeTensor*, std::less<>> tensors_;
 };
 

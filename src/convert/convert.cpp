@@ -51,6 +51,7 @@ Scope scope_of(const Family& family, const Folder& folder) {
   scope.name("tokenizer_config", &folder.settings);
   scope.name("generation_config", &folder.generation);
   scope.name("pooling", &folder.pooling);
+  scope.name("dense", &folder.dense);
   return scope;
 }
 

@@ -40,35 +40,42 @@ Result<Json> read_optional_json(const std::string& path) {
   return read_json(path);
 }
 
-// modules.json of sentence encoders says through what a text goes, and names a folder with the
-// settings of the pooling. Vectors of unit length are the reader's choice, so Normalize is no part.
-Result<Json> read_pooling(const std::string& folder) {
-  CULET_TRY(const Json modules, read_optional_json(folder + "/modules.json"));
-  if (!modules.is_array()) return Json();
-  Json pooling;
+// modules.json of sentence encoders says through what a text goes, in order, and names folders with
+// the settings and weights of the pooling and the dense layers behind it. Vectors of unit length
+// are the reader's choice, so Normalize is no part.
+Result<void> read_modules(Folder* folder) {
+  const std::string file = folder->path + "/modules.json";
+  CULET_TRY(const Json modules, read_optional_json(file));
+  if (!modules.is_array()) return {};
   for (const Json& module : modules) {
     const auto text = [&module](const char* name) {
       const auto at = module.is_object() ? module.find(name) : module.end();
       return at != module.end() && at->is_string() ? at->get<std::string>() : std::string();
     };
-    const std::string path = text("path");
-    const std::string type = text("type");
+    const std::string path = text("path"), type = text("type");
     if (type.ends_with(".Transformer") || type.ends_with(".Normalize")) continue;
-    if (!type.ends_with(".Pooling")) {
+    const bool dense = type.ends_with(".Dense") && !folder->pooling.is_null();
+    if (!type.ends_with(".Pooling") && !dense) {
       return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}/modules.json: texts go through '{}' as well, which is not "
-                              "converted, so the vectors would be others; without its entry there "
-                              "the vectors are those that enter it",
-                              folder, type));
+                  fmt::format("{}: texts go through '{}' as well, which is not converted, so the "
+                              "vectors would be others; without its entry there the vectors are "
+                              "those that enter it",
+                              file, type));
     }
     if (path.empty() || path.find("..") != std::string::npos || path.starts_with('/')) {
-      return fail(ErrorCode::kCorrupt, folder +
-                                           "/modules.json: the path of the pooling leaves the "
-                                           "folder");
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: the path of '{}' leaves the folder", file, type));
     }
-    CULET_TRY(pooling, read_json(fmt::format("{}/{}/config.json", folder, path)));
+    const std::string inside = fmt::format("{}/{}", folder->path, path);
+    CULET_TRY(Json settings, read_json(inside + "/config.json"));
+    if (!dense) {
+      folder->pooling = std::move(settings);
+      continue;
+    }
+    folder->dense.push_back(std::move(settings));
+    CULET_TRY_VOID(folder->checkpoint.add_folder(inside, path + "."));
   }
-  return pooling;
+  return {};
 }
 
 }  // namespace
@@ -105,10 +112,10 @@ Result<Folder> open_folder(const std::string& path) {
   CULET_TRY(folder.tokenizer, read_optional_json(in + "tokenizer.json"));
   CULET_TRY(folder.settings, read_optional_json(in + "tokenizer_config.json"));
   CULET_TRY(folder.generation, read_optional_json(in + "generation_config.json"));
-  CULET_TRY(folder.pooling, read_pooling(folder.path));
   CULET_TRY(folder.sentencepiece, read_optional(in + "tokenizer.model"));
   CULET_TRY(folder.chat_template, read_optional(in + "chat_template.jinja"));
-  CULET_TRY(folder.checkpoint, Checkpoint::open(folder.path));
+  CULET_TRY_VOID(folder.checkpoint.add_folder(folder.path, ""));
+  CULET_TRY_VOID(read_modules(&folder));
   return folder;
 }
 

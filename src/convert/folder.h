@@ -16,16 +16,17 @@ struct Folder {
   nlohmann::ordered_json tokenizer;          // tokenizer.json, or null
   nlohmann::ordered_json settings;           // tokenizer_config.json, or null
   nlohmann::ordered_json generation;         // generation_config.json, or null
-  nlohmann::ordered_json pooling;            // of an encoder (modules.json), or null
+  nlohmann::ordered_json pooling;            // of a sentence encoder (modules.json), or null
+  nlohmann::ordered_json dense;              // an array: its dense layers' settings; or null
   std::string sentencepiece, chat_template;  // tokenizer.model, chat_template.jinja; or ""
-  Checkpoint checkpoint;
+  Checkpoint checkpoint;  // with the dense layers': PATH.linear.weight
 
   // "architectures" of config.json. Error: kCorrupt where there is none.
   Result<std::string> model_class() const;
 };
 
 // Errors: kNotFound (no folder, no config.json, no weights), kCorrupt (JSON that is none), and
-// those of Checkpoint::open.
+// those of Checkpoint::add_folder.
 Result<Folder> open_folder(const std::string& path);
 
 }  // namespace culet::convert

@@ -3,6 +3,7 @@
 #include "culet/arch.h"
 
 #include "backend/cpu/bind.h"
+#include "base/files.h"
 #include "base/sha256.h"
 #include "format/gguf.h"
 #include "plan/arch_parse.h"
@@ -12,8 +13,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 
 namespace culet {
@@ -24,18 +23,14 @@ bool is_path(const std::string& file) {
 }
 
 Result<plan::ArchText> read_file(const std::string& path) {
-  std::error_code ec;
-  const bool folder = std::filesystem::is_directory(path, ec);
-  std::ifstream in(path, std::ios::binary);
-  if (!in || folder) {
-    return fail(ErrorCode::kNotFound,
-                fmt::format("cannot read the architecture file {}; give the path of a .arch file, "
-                            "or a name that culet arch list shows",
-                            path));
+  auto text = base::read_file(path, plan::kMostArchBytes);
+  if (!text) {
+    return fail(text.error().code,
+                fmt::format("{}; give the path of a .arch file, or a name that culet arch list "
+                            "shows",
+                            text.error().message));
   }
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  if (in.bad()) return fail(ErrorCode::kIo, fmt::format("cannot read {}", path));
-  return plan::ArchText{std::filesystem::path(path).stem().string(), std::move(text), path};
+  return plan::ArchText{std::filesystem::path(path).stem().string(), *std::move(text), path};
 }
 
 Result<plan::ArchText> find_text(const plan::ArchLibrary& library, const std::string& file) {

@@ -1,6 +1,6 @@
 // Takes mapped bytes, gives tensors that point into them. The header is JSON of bounded length and
-// depth; the data has no gaps to skip, so all that is left to check of a tensor is that its bytes
-// are as many as its shape says, inside the file, and nobody else's.
+// depth. The format's rule is that tensors cover the data whole, without gaps; that, and that each
+// has as many bytes as its shape says, is checked.
 #include "format/safetensors.h"
 
 #include "base/bytes.h"
@@ -51,7 +51,7 @@ class Reader {
       if (name == kMetadata) continue;
       CULET_TRY(tensors.emplace_back(), read_tensor(name, entry));
     }
-    CULET_TRY_VOID(check_overlaps(tensors));
+    CULET_TRY_VOID(check_cover(tensors));
     std::sort(tensors.begin(), tensors.end(),
               [](const SafeTensor& a, const SafeTensor& b) { return a.name < b.name; });
     return tensors;
@@ -68,7 +68,7 @@ class Reader {
   Result<SafeTensor> read_tensor(const std::string& name, const Json& entry) const;
   Result<std::vector<uint64_t>> numbers(const std::string& name, const Json& entry,
                                         const char* member) const;
-  Result<void> check_overlaps(const std::vector<SafeTensor>& tensors) const;
+  Result<void> check_cover(const std::vector<SafeTensor>& tensors) const;
 
   std::span<const std::byte> bytes_, data_;
   const std::string& name_;
@@ -146,20 +146,29 @@ Result<SafeTensor> Reader::read_tensor(const std::string& name, const Json& entr
   return SafeTensor{name, dtype->name, std::move(shape), data_.data() + offsets[0], bytes};
 }
 
-Result<void> Reader::check_overlaps(const std::vector<SafeTensor>& tensors) const {
+Result<void> Reader::check_cover(const std::vector<SafeTensor>& tensors) const {
   std::vector<const SafeTensor*> order;
   for (const SafeTensor& tensor : tensors) {
     if (tensor.bytes > 0) order.push_back(&tensor);
   }
   std::sort(order.begin(), order.end(),
             [](const SafeTensor* a, const SafeTensor* b) { return a->data < b->data; });
-  for (size_t i = 1; i < order.size(); ++i) {
-    if (uint64_t(order[i]->data - order[i - 1]->data) < order[i - 1]->bytes) {
-      return corrupt("the data of '{}' and '{}' overlap", base::utf8_shown(order[i - 1]->name),
-                     base::utf8_shown(order[i]->name));
+  uint64_t covered = 0;
+  for (const SafeTensor* tensor : order) {
+    const auto at = uint64_t(tensor->data - data_.data());
+    if (at < covered) {
+      return corrupt("the data of '{}' overlaps that of another tensor",
+                     base::utf8_shown(tensor->name));
     }
+    if (at > covered) {
+      return corrupt("{} bytes in front of the data of '{}' belong to no tensor; fetch it again",
+                     at - covered, base::utf8_shown(tensor->name));
+    }
+    covered += tensor->bytes;
   }
-  return {};
+  if (covered == data_.size()) return {};
+  return corrupt("{} bytes at its end belong to no tensor; fetch it again",
+                 data_.size() - covered);
 }
 
 }  // namespace

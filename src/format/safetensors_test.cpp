@@ -76,7 +76,12 @@ TEST(Safetensors, Rules) {
   EXPECT_EQ(one("3"), "'t' is no tensor");
   EXPECT_EQ(error_of(R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},)"
                      R"( "b": {"dtype": "U8", "shape": [4], "data_offsets": [3, 7]}})"),
-            "the data of 'a' and 'b' overlap");
+            "the data of 'b' overlaps that of another tensor");
+  EXPECT_EQ(error_of(R"({"a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]},)"
+                     R"( "b": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]}})"),
+            "1 bytes in front of the data of 'b' belong to no tensor; fetch it again");
+  EXPECT_EQ(error_of(R"({"a": {"dtype": "U8", "shape": [7], "data_offsets": [0, 7]}})"),
+            "1 bytes at its end belong to no tensor; fetch it again");
   EXPECT_NE(error_of(R"({"a": 1, "a": 2})").find("no JSON"), std::string::npos);
   EXPECT_EQ(error_of("[]"), "its header is no JSON object");
   EXPECT_NE(error_of("{").find("its header is no JSON: "), std::string::npos);

@@ -5,6 +5,7 @@
 #include "format/gguf.h"
 #include "plan/plan.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +16,8 @@ namespace culet::plan {
 
 // Where architecture files come from: the built-in ones, then a folder that adds or replaces.
 // A file in the folder that does not load disables that architecture; there is no fall-back.
+constexpr uint64_t kMostArchBytes = uint64_t{1} << 20;  // the parser's own limit is far below
+
 struct ArchText {
   std::string name;  // file name without .arch
   std::string text;

@@ -17,7 +17,6 @@
 namespace culet::plan {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 20;  // the parser's own limit is far below
 
 // A pipe or a device would make everybody who loads a model wait.
 Result<std::string> read_arch_file(const std::filesystem::path& path) {
@@ -28,7 +27,7 @@ Result<std::string> read_arch_file(const std::filesystem::path& path) {
         fmt::format("the architecture file {} cannot be read: {}; take it out of the folder",
                     path.string(), ec ? ec.message() : "it is not a regular file"));
   }
-  return base::read_file(path.string(), kMostBytes);
+  return base::read_file(path.string(), kMostArchBytes);
 }
 
 }  // namespace

@@ -158,7 +158,10 @@ Result<void> fetch_file(const Places& places, const Wanted& wanted, Meter* meter
   const uint64_t have = std::min(file_bytes(part), wanted.bytes);
   CULET_TRY_VOID(check_space(folder_of(wanted.path), wanted.bytes - have));
   bool continued = false;
-  CULET_TRY_VOID(fill(part, meter, &continued));
+  if (const Result<void> filled = fill(part, meter, &continued); !filled) {
+    if (file_bytes(part) == 0) remove_part(part);
+    return filled;
+  }
   Result<void> right = check_part(part, wanted, meter);
   if (!right && right.error().code == ErrorCode::kCorrupt) remove_part(part);
   if (!right && right.error().code == ErrorCode::kCorrupt && continued) {
