@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -22,19 +23,21 @@ void read_tokenizer(std::string_view text) {
   if (!json) return;
   for (const char* kind : {"", "other"}) {
     culet::format::GgufMetadata metadata;
+    std::vector<std::string> notes;
     culet::convert::TokenizerFiles files{.tokenizer = &*json, .settings = &*json};
     files.config = &*json;
     files.generation = &*json;
     const culet::convert::TokenizerOptions options{.rows = 300, .kind = kind};
-    static_cast<void>(culet::convert::add_tokenizer(files, options, &metadata));
+    static_cast<void>(culet::convert::add_tokenizer(files, options, &metadata, &notes));
   }
 }
 
 void read_model(std::string_view bytes) {
   culet::format::GgufMetadata metadata;
+  std::vector<std::string> notes;
   culet::convert::TokenizerFiles files;
   files.sentencepiece = bytes;
-  static_cast<void>(culet::convert::add_tokenizer(files, {.rows = 300}, &metadata));
+  static_cast<void>(culet::convert::add_tokenizer(files, {.rows = 300}, &metadata, &notes));
 }
 
 void read_family(std::string_view text) {

@@ -941,9 +941,8 @@ class DenseLayers : public Convert {
   static void write_modules(const std::string& in, const std::vector<std::string>& paths) {
     Json modules = Json::array();
     for (const std::string& path : paths) {
-      const std::string kind = path.find('_') == std::string::npos
-                                   ? "Transformer"
-                                   : path.substr(path.find('_') + 1);
+      const std::string kind =
+          path.find('_') == std::string::npos ? "Transformer" : path.substr(path.find('_') + 1);
       modules.push_back({{"type", "sentence_transformers.models." + kind}, {"path", path}});
     }
     write_text(in + "/modules.json", modules.dump());
@@ -973,7 +972,7 @@ TEST_F(DenseLayers, AreProductsBehindThePooling) {
   const GgufFile file = Published::open(out);
   EXPECT_EQ(file.find("gemma-embedding.dense_3_feat_out")->as_int(), int64_t(width) - 5);
   const auto model = load(out, {.precise = true}), without = load(plain, {.precise = true});
-  EXPECT_TRUE(model->info().notes.empty());
+  EXPECT_TRUE(model->info().warnings.empty());
   ASSERT_EQ(model->info().vector_width, int64_t(width) - 5);
   const std::vector<std::vector<Token>> texts{{2, 9, 77, 1}};
   const auto got = embed(*model, texts), pooled = embed(*without, texts);
@@ -1016,6 +1015,21 @@ TEST_F(DenseLayers, OthersAreRefusedByName) {
   write_layer(other, 0, matrix(width, width));
   write_modules(other, {"", "1_Pooling", "2_Dense"});
   EXPECT_NE(refusal_of(other).find("dense layers behind the pooling"), std::string::npos);
+}
+
+// EmbeddingGemma's list of added tokens has one that belongs to the images of its family.
+TEST_F(Convert, AddedTokensWithoutARowAreLeftOutAndNamed) {
+  Published p = llama("llama");
+  for (const char* token : {"<image>", "<video>"}) {
+    p.tokenizer["added_tokens"].push_back(
+        {{"id", 512 + p.tokenizer["added_tokens"].size()}, {"content", token}, {"special", true}});
+    const std::string out = folder + "/a.gguf";
+    const auto written = convert_model(published(p), out, {.type = "F32"});
+    ASSERT_TRUE(written) << written.error().message;
+    ASSERT_EQ(written->notes.size(), 1u);
+    EXPECT_EQ(written->notes[0].find("left out: '<image>'"), 0u) << written->notes[0];
+    EXPECT_EQ(Published::open(out).find("tokenizer.ggml.tokens")->size(), 512u);
+  }
 }
 
 // ---------------------------------------------------------------- refusals
@@ -1082,7 +1096,7 @@ TEST_F(Convert, TokenizersThatFilesCannotSayAreRefused) {
   p.tokenizer["model"]["type"] = "Unigram";
   EXPECT_NE(refusal(p).find("type 'Unigram' is not read"), std::string::npos);
   p = llama("llama");
-  p.tokenizer["added_tokens"][0]["id"] = 512;
+  p.tokenizer["model"]["vocab"]["more"] = 512;
   EXPECT_NE(refusal(p).find("the id 512, but the embedding has 512 rows"), std::string::npos);
 }
 

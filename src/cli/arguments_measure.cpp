@@ -61,7 +61,8 @@ constexpr const char* kArchCheckFooter =
 constexpr const char* kArchDiffFooter =
     "Lines with - are only in A, with + only in B. The exit status is 0 when nothing differs, "
     "1 when\n"
-    "something does, 2 when they cannot be compared. With --model the operations that both make of\n"
+    "something does, 2 when they cannot be compared. With --model the operations that both make "
+    "of\n"
     "the model are compared.\n"
     "\nExamples:\n"
     "  culet arch diff llama qwen2\n"

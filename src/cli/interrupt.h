@@ -6,8 +6,8 @@
 
 namespace culet::cli {
 
-// While one lives, the first of these signals is only noted; a second of its kind ends the program as
-// usual. What is ignored stays so (nohup). At most one at a time.
+// While one lives, the first of these signals is only noted; a second of its kind ends the program
+// as usual. What is ignored stays so (nohup). At most one at a time.
 class InterruptWatch {
  public:
   InterruptWatch();

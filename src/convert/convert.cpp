@@ -205,7 +205,7 @@ Result<void> MetadataBuilder::add_each(const MetaRow& row, const std::string& ke
 
 Result<format::GgufMetadata> metadata_of(const Family& family, const Scope& scope,
                                          const Folder& folder, int64_t layers, uint32_t file_type,
-                                         uint64_t rows) {
+                                         uint64_t rows, std::vector<std::string>* notes) {
   format::GgufMetadata metadata;
   metadata.set_string("general.architecture", family.name);
   metadata.set_string("general.type", "model");
@@ -218,7 +218,7 @@ Result<format::GgufMetadata> metadata_of(const Family& family, const Scope& scop
       or_null(folder.tokenizer),  or_null(folder.settings), &folder.config,
       or_null(folder.generation), folder.sentencepiece,     folder.chat_template};
   const TokenizerOptions options{rows, family.tokenizer, family.pre_tokenizer, family.visible};
-  CULET_TRY_VOID(add_tokenizer(files, options, &metadata));
+  CULET_TRY_VOID(add_tokenizer(files, options, &metadata, notes));
   CULET_TRY_VOID(MetadataBuilder(family, scope, layers, &metadata).add_rows());
   return metadata;
 }
@@ -307,7 +307,8 @@ Result<WrittenModel> write_converted(const std::string& path, const std::string&
   CULET_TRY_VOID(rename_tensors(family, &folder.checkpoint));
   CULET_TRY(Plan plan, plan_tensors(family, scope, folder, layers, options));
   CULET_TRY(const format::GgufMetadata metadata,
-            metadata_of(family, scope, folder, layers, plan.choice.file_type, plan.rows));
+            metadata_of(family, scope, folder, layers, plan.choice.file_type, plan.rows,
+                        &plan.choice.notes));
   CULET_TRY(format::GgufWriter writer, format::GgufWriter::create(out, metadata, plan.made));
   WrittenModel written{.path = out, .type = plan.type, .bytes = writer.file_bytes()};
   written.source_bytes = folder.checkpoint.bytes();

@@ -19,7 +19,7 @@ struct Folder {
   nlohmann::ordered_json pooling;            // of a sentence encoder (modules.json), or null
   nlohmann::ordered_json dense;              // an array: its dense layers' settings; or null
   std::string sentencepiece, chat_template;  // tokenizer.model, chat_template.jinja; or ""
-  Checkpoint checkpoint;  // with the dense layers': PATH.linear.weight
+  Checkpoint checkpoint;                     // with the dense layers': PATH.linear.weight
 
   // "architectures" of config.json. Error: kCorrupt where there is none.
   Result<std::string> model_class() const;

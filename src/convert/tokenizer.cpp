@@ -7,6 +7,7 @@
 #include "convert/tokenizer.h"
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "convert/sentencepiece.h"
 
 #include <fmt/format.h>
@@ -114,6 +115,7 @@ class Builder {
       : files_(files), options_(options) {}
 
   Result<Vocabulary> build();
+  const std::vector<std::string>& left_out() const { return left_out_; }  // tokens without a row
 
  private:
   Result<void> read_model();
@@ -132,6 +134,7 @@ class Builder {
   const TokenizerFiles& files_;
   const TokenizerOptions& options_;
   Vocabulary out_;
+  std::vector<std::string> left_out_;
 };
 
 Result<size_t> Builder::id_of(const Json* id, const std::string& token) const {
@@ -369,6 +372,10 @@ bool looks_special(std::string_view token) {
 
 Result<void> Builder::add_token(const Json& token, const Json* id) {
   std::string content = text_of(member(&token, "content"));
+  if (id != nullptr && id->is_number_unsigned() && id->get<uint64_t>() >= options_.rows) {
+    left_out_.push_back(std::move(content));
+    return {};
+  }
   CULET_TRY(const size_t at, id_of(id, content));
   out_.reach(at);
   const bool special = bool_of(member(&token, "special")).value_or(false);
@@ -586,8 +593,15 @@ std::string chat_template_of(const TokenizerFiles& files) {
 }  // namespace
 
 Result<void> add_tokenizer(const TokenizerFiles& files, const TokenizerOptions& options,
-                           format::GgufMetadata* metadata) {
-  CULET_TRY(const Vocabulary vocabulary, Builder(files, options).build());
+                           format::GgufMetadata* metadata, std::vector<std::string>* notes) {
+  Builder builder(files, options);
+  CULET_TRY(const Vocabulary vocabulary, builder.build());
+  if (const auto& tokens = builder.left_out(); !tokens.empty()) {
+    notes->push_back(fmt::format(
+        "left out: '{}'{}, behind the last row of the embedding", base::utf8_shown(tokens[0]),
+        tokens.size() == 1 ? ", an added token"
+                           : fmt::format(" and {} more added tokens", tokens.size() - 1)));
+  }
   metadata->set_string("tokenizer.ggml.model", vocabulary.model);
   if (!vocabulary.pre.empty()) metadata->set_string("tokenizer.ggml.pre", vocabulary.pre);
   metadata->set_strings("tokenizer.ggml.tokens", vocabulary.tokens);

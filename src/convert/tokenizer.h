@@ -31,9 +31,10 @@ struct TokenizerOptions {
   std::vector<std::string> visible{};  // special tokens that a text shows
 };
 
-// Errors: kNotFound (no tokenizer), kUnsupported (a kind, or steps of a pre-tokenizer, that files
-// cannot say), kCorrupt (ids that are no ids, a token twice).
+// Added tokens behind the last row of the embedding, which no model can read, are left out: a
+// sentence in `notes`. Errors: kNotFound (no tokenizer), kUnsupported (a kind, or steps of a
+// pre-tokenizer, that files cannot say), kCorrupt (ids that are no ids, a token twice).
 Result<void> add_tokenizer(const TokenizerFiles& files, const TokenizerOptions& options,
-                           format::GgufMetadata* metadata);
+                           format::GgufMetadata* metadata, std::vector<std::string>* notes);
 
 }  // namespace culet::convert

@@ -21,7 +21,7 @@ class Keys {
  public:
   Keys(const TokenizerFiles& files, const TokenizerOptions& options) {
     format::GgufMetadata metadata;
-    const auto added = add_tokenizer(files, options, &metadata);
+    const auto added = add_tokenizer(files, options, &metadata, &notes);
     if (!added) {
       error = added.error().message;
       return;
@@ -67,6 +67,7 @@ class Keys {
   const format::MetaValue* find(const std::string& key) const { return file_.find(key); }
 
   std::string error;
+  std::vector<std::string> notes;
 
  private:
   std::string path_;

@@ -167,8 +167,7 @@ Result<void> Reader::check_cover(const std::vector<SafeTensor>& tensors) const {
     covered += tensor->bytes;
   }
   if (covered == data_.size()) return {};
-  return corrupt("{} bytes at its end belong to no tensor; fetch it again",
-                 data_.size() - covered);
+  return corrupt("{} bytes at its end belong to no tensor; fetch it again", data_.size() - covered);
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 namespace culet::plan {
 namespace {
 
-
 // A pipe or a device would make everybody who loads a model wait.
 Result<std::string> read_arch_file(const std::filesystem::path& path) {
   std::error_code ec;
