@@ -231,6 +231,7 @@ Result<std::vector<std::string>> digests_of(const Model& model) {
   ref.path = model.info().path;
   CULET_TRY(const std::vector<FileDigest> files, model_digests(ref));
   std::vector<std::string> digests;
+  digests.reserve(files.size());
   for (const FileDigest& file : files) digests.push_back(file.sha256);
   return digests;
 }

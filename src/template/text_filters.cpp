@@ -108,7 +108,7 @@ size_t character_before(std::string_view text, size_t end) {
 }
 
 Result<Value> strip(Call& c, bool left, bool right) {
-  CULET_TRY(const Value s, self_string(c));
+  CULET_TRY(Value s, self_string(c));
   CULET_TRY(const String* chars, string_arg(c, 0));
   const std::string& bytes = s.text()->bytes();
   size_t from = 0, to = bytes.size();
@@ -296,7 +296,7 @@ Result<Value> string_partition(Call& c) { return partition(c, false); }
 Result<Value> string_rpartition(Call& c) { return partition(c, true); }
 
 Result<Value> string_removeprefix(Call& c) {
-  CULET_TRY(const Value s, self_string(c));
+  CULET_TRY(Value s, self_string(c));
   CULET_TRY(const String* prefix, string_arg(c, 0));
   if (prefix == nullptr || !s.text()->bytes().starts_with(prefix->text.bytes())) return s;
   const size_t n = prefix->text.size();
@@ -304,7 +304,7 @@ Result<Value> string_removeprefix(Call& c) {
 }
 
 Result<Value> string_removesuffix(Call& c) {
-  CULET_TRY(const Value s, self_string(c));
+  CULET_TRY(Value s, self_string(c));
   CULET_TRY(const String* suffix, string_arg(c, 0));
   if (suffix == nullptr || !s.text()->bytes().ends_with(suffix->text.bytes())) return s;
   return factory(c).string(s.text()->slice(0, s.text()->size() - suffix->text.size()),
@@ -347,7 +347,7 @@ std::vector<size_t> find_all(const std::string& bytes, const std::string& what, 
 }  // namespace
 
 Result<Value> filter_replace(Call& c) {
-  CULET_TRY(const Value s, self_string(c));
+  CULET_TRY(Value s, self_string(c));
   CULET_TRY(const Text from, to_text(factory(c), *c.arg(0)));
   CULET_TRY(const Text to, to_text(factory(c), *c.arg(1)));
   CULET_TRY(const int64_t limit, int_arg(c, 2, -1));
@@ -381,7 +381,7 @@ namespace {
 enum class Align : uint8_t { kLeft, kCenter, kRight };
 
 Result<Value> pad(Call& c, int64_t width, const Text& fill, Align align) {
-  CULET_TRY(const Value s, self_string(c));
+  CULET_TRY(Value s, self_string(c));
   const int64_t size = static_cast<int64_t>(unicode::count(s.text()->bytes()));
   if (width <= size) return s;
   const int64_t missing = width - size;
@@ -417,7 +417,7 @@ Result<Value> string_rjust(Call& c) { return pad_method(c, Align::kRight); }
 
 Result<Value> string_zfill(Call& c) {
   CULET_TRY(const int64_t width, int_arg(c, 0, 0));
-  CULET_TRY(const Value s, self_string(c));
+  CULET_TRY(Value s, self_string(c));
   const Text& text = *s.text();
   const size_t sign = !text.empty() && (text.bytes()[0] == '-' || text.bytes()[0] == '+') ? 1 : 0;
   const int64_t missing = width - static_cast<int64_t>(unicode::count(text.bytes()));
@@ -486,7 +486,7 @@ Result<Value> filter_indent(Call& c) {
 }
 
 Result<Value> filter_truncate(Call& c) {
-  CULET_TRY(const Value s, self_string(c));
+  CULET_TRY(Value s, self_string(c));
   CULET_TRY(const int64_t length, int_arg(c, 0, 255));
   CULET_TRY(const String* given_end, string_arg(c, 2));
   CULET_TRY(const int64_t leeway, int_arg(c, 3, 5));
