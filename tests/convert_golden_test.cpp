@@ -375,7 +375,8 @@ class Published {
     if (const MetaValue* pooling = meta("pooling_type")) {
       const char* const names[] = {"", "pooling_mode_mean_tokens", "pooling_mode_cls_token"};
       write_text(folder + "/modules.json",
-                 R"([{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
+                 R"([{"type": "sentence_transformers.models.Transformer", "path": ""},)"
+                 R"( {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}])");
       write_text(folder + "/1_Pooling/config.json", Json{{names[*pooling->as_int()], true}}.dump());
     }
     write_text(folder + "/config.json", config.dump());
@@ -735,6 +736,7 @@ Published modern_bert() {
 Published gemma_embedding() {
   Published p("gemma-embedding");
   p.decoder("Gemma3TextModel", 1e6);
+  p.config["use_bidirectional_attention"] = true;
   p.config["query_pre_attn_scalar"] = p.number("attention.key_length");
   p.config["sliding_window"] = p.number("attention.sliding_window");
   p.each("norm.weight", minus_one);
@@ -1003,14 +1005,27 @@ TEST_F(DenseLayers, OthersAreRefusedByName) {
   write_modules(in, {"", "1_Pooling", "2_Dense"});
   EXPECT_NE(refusal_of(in).find("none or two"), std::string::npos);
   write_modules(in, {"", "2_Dense", "1_Pooling"});
-  EXPECT_NE(refusal_of(in).find("'sentence_transformers.models.Dense' as well"), std::string::npos);
+  const auto refused = [&](const std::string& what) {
+    EXPECT_NE(refusal_of(in).find(what), std::string::npos) << refusal_of(in);
+  };
+  refused("'sentence_transformers.models.Dense' (in '2_Dense') as well");
   write_modules(in, {"", "1_Pooling", "../2_Dense"});
-  EXPECT_NE(refusal_of(in).find("leaves the folder"), std::string::npos);
+  refused("is no folder in this one");
+  write_modules(in, {"", "1_Pooling", "2_Dense", "1_Pooling"});
+  refused("'sentence_transformers.models.Pooling' (in '1_Pooling') as well");
+  write_modules(in, {"1_Pooling", "2_Dense"});
+  refused("is no list of modules");
+  write_text(in + "/modules.json", "{}");
+  refused("is no list of modules");
   write_layer(in, 1, matrix(width, width));
   write_safetensors(in + "/3_Dense/model.safetensors",
                     {{"linear.weight", matrix(width, width)}, {"linear.bias", matrix(width, 1)}});
   write_modules(in, {"", "1_Pooling", "2_Dense", "3_Dense"});
   EXPECT_NE(refusal_of(in).find("'3_Dense.linear.bias' is not known"), std::string::npos);
+  write_safetensors(in + "/3_Dense/model.safetensors", {});
+  EXPECT_NE(refusal_of(in).find("'3_Dense.linear.weight' is missing"), std::string::npos);
+  write_text(in + "/sentence_bert_config.json", R"({"do_lower_case": true})");
+  EXPECT_NE(refusal_of(in).find("lower case"), std::string::npos);
   const std::string other = published(bert());
   write_layer(other, 0, matrix(width, width));
   write_modules(other, {"", "1_Pooling", "2_Dense"});
@@ -1030,6 +1045,29 @@ TEST_F(Convert, AddedTokensWithoutARowAreLeftOutAndNamed) {
     EXPECT_EQ(written->notes[0].find("left out: '<image>'"), 0u) << written->notes[0];
     EXPECT_EQ(Published::open(out).find("tokenizer.ggml.tokens")->size(), 512u);
   }
+}
+
+TEST_F(DenseLayers, PoolingsThatAreNotKnownAreRefused) {
+  const std::string in = published(bert());
+  write_modules(in, {"", "1_Pooling"});
+  for (const auto& [settings, what] : std::map<std::string, std::string>{
+           {R"({"pooling_mode_cls_token": true, "pooling_mode_lasttoken": true})", "at once"},
+           {R"({"pooling_mode_max_tokens": true})", "of the kinds of pooling only"},
+           {R"({"pooling_mode": "cls"})", "none of the kinds"},
+           {R"({"pooling_mode_mean_tokens": true, "word_embedding_dimension": 77})", "77"}}) {
+    write_text(in + "/1_Pooling/config.json", settings);
+    EXPECT_NE(refusal_of(in).find(what), std::string::npos) << settings << ": " << refusal_of(in);
+  }
+  Published p = bert();
+  p.config["is_decoder"] = true;
+  EXPECT_NE(refusal_of(published(p)).find("decoders are not known"), std::string::npos);
+  p = gemma_embedding();
+  p.config.erase("use_bidirectional_attention");
+  EXPECT_NE(refusal_of(published(p)).find("use_bidirectional_attention"), std::string::npos);
+  const std::string decoder = published(qwen("qwen3", "Qwen3ForCausalLM"));
+  write_text(decoder + "/1_Pooling/config.json", R"({"pooling_mode_lasttoken": true})");
+  write_modules(decoder, {"", "1_Pooling", "2_Normalize"});
+  EXPECT_NE(refusal_of(decoder).find("an encoder of sentences"), std::string::npos);
 }
 
 // ---------------------------------------------------------------- refusals
@@ -1054,6 +1092,11 @@ TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
     p = llama("llama3-rope");
     p.config["rope_scaling"].erase(part);
     EXPECT_NE(refusal(p).find("the configuration has no"), std::string::npos) << part;
+  }
+  for (const bool gemma : {false, true}) {
+    Published other = gemma ? gemma3("gemma3", true) : qwen("qwen3", "Qwen3ForCausalLM");
+    other.config["hidden_act"] = other.config["hidden_activation"] = "relu";
+    EXPECT_NE(refusal(other).find("the activation 'relu' is not known"), std::string::npos);
   }
   p = llama("llama");
   p.config["quantization_config"] = {{"quant_method", "gptq"}};
@@ -1105,6 +1148,22 @@ TEST_F(Convert, SourcesAreNotOverwritten) {
   const auto written = convert_model(in, in + "/model.safetensors", {});
   ASSERT_FALSE(written);
   EXPECT_EQ(written.error().code, ErrorCode::kInvalidArgument);
+  // By whatever name: files of the folder may be links, as a download cache has them.
+  for (const char* name : {"config.json", "tokenizer.json"}) {
+    const std::string file = in + "/" + name, blob = folder + "/blob.gguf";
+    std::filesystem::rename(file, blob);
+    std::filesystem::create_symlink(blob, file);
+    for (const std::string& out : {file, blob}) {
+      const auto other = convert_model(in, out, {});
+      ASSERT_FALSE(other) << out;
+      EXPECT_EQ(other.error().code, ErrorCode::kInvalidArgument);
+    }
+    std::filesystem::remove(file);
+    std::filesystem::rename(blob, file);
+  }
+  const std::string family = folder + "/my.family";
+  write_text(family, "family llama\ninclude llama\n");
+  EXPECT_FALSE(convert_model(in, family, {.family = family}));
   const auto stopped =
       convert_model(in, folder + "/a.gguf", {.progress = [](uint64_t, uint64_t) { return false; }});
   ASSERT_FALSE(stopped);

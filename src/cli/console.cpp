@@ -26,6 +26,7 @@ std::string one_line(std::string_view text) {
 
 void prepare_streams() {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   for (int stream = 0; stream <= 2; ++stream) {
     // Read-only for all three: a write to a stream that was closed still fails.
     if (::fcntl(stream, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDONLY));

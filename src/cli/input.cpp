@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits>
 #include <poll.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -64,6 +65,13 @@ bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
 }  // namespace
+
+bool is_input(const std::string& input, const std::string& file) {
+  struct stat a{}, b{};
+  const int known = input == "-" ? ::fstat(STDIN_FILENO, &a) : ::stat(input.c_str(), &a);
+  return known == 0 && ::stat(file.c_str(), &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
 
 Result<TextPieces> TextPieces::open(const std::string& path) {
   if (path == "-") return TextPieces(STDIN_FILENO, "standard input");

@@ -13,6 +13,8 @@
 namespace culet::cli {
 
 bool input_is_terminal();
+// Whether both are one file; the first may be "-", standard input.
+bool is_input(const std::string& input, const std::string& file);
 Result<std::string> read_standard_input();
 Result<std::string> read_text_file(const std::string& path);  // "-": standard input
 // A text of any length, piece by piece as it comes: whole lines, cut where no token reaches across

@@ -1,12 +1,34 @@
 #include "cli/interrupt.h"
 
+#include <cerrno>
+#include <ctime>
+
 namespace culet::cli {
 namespace {
 
-// A signal handler has no other way to speak.
-volatile sig_atomic_t g_signal = 0;
+constexpr int kSameTenths = 10;  // a closed terminal and timeout(1) send twice at once
 
-void note_signal(int number) { g_signal = number; }
+// A signal handler has no other way to speak.
+volatile sig_atomic_t g_signal = 0, g_noted_tenths = 0;
+
+sig_atomic_t tenths_of_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<sig_atomic_t>(now.tv_sec * 10 + now.tv_nsec / 100'000'000);
+}
+
+void note_signal(int number) {
+  const int before = errno;
+  const sig_atomic_t now = tenths_of_seconds();
+  if (g_signal == 0) {
+    g_signal = number;
+    g_noted_tenths = now;
+  } else if (now - g_noted_tenths >= kSameTenths) {
+    ::signal(number, SIG_DFL);
+    ::raise(number);  // delivered when this handler returns
+  }
+  errno = before;
+}
 
 }  // namespace
 
@@ -14,7 +36,7 @@ InterruptWatch::InterruptWatch() {
   g_signal = 0;
   struct sigaction action{};
   action.sa_handler = note_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < std::size(kSignals); ++i) {
     ::sigaction(kSignals[i], nullptr, &before_[i]);

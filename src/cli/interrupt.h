@@ -6,8 +6,8 @@
 
 namespace culet::cli {
 
-// While one lives, the first of these signals is only noted; a second of its kind ends the program
-// as usual. What is ignored stays so (nohup). At most one at a time.
+// While one lives, the first of these signals is only noted; one that comes a second later or more
+// ends the program as usual. What is ignored stays so (nohup). At most one at a time.
 class InterruptWatch {
  public:
   InterruptWatch();
@@ -21,7 +21,7 @@ class InterruptWatch {
   struct sigaction before_[std::size(kSignals)]{};
 };
 
-// The last signal that a watch noted; 0: none.
+// The first signal that the last watch noted; 0: none.
 int interrupting_signal();
 
 }  // namespace culet::cli

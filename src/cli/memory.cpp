@@ -2,6 +2,7 @@
 #include "cli/memory.h"
 
 #include "cli/console.h"
+#include "cli/input.h"
 
 #include <fmt/format.h>
 
@@ -24,7 +25,7 @@ Session::Progress show_progress(StatusLine* status, const char* what) {
 
 // That --save can be written is seen before the work whose result it will be.
 Result<void> check_save(const Session& session, const MemoryArguments& arguments,
-                        const std::string& text) {
+                        const std::vector<std::string>& inputs) {
   if (arguments.save.empty()) return {};
   namespace fs = std::filesystem;
   const auto refused = [&](const char* why) {
@@ -36,7 +37,8 @@ Result<void> check_save(const Session& session, const MemoryArguments& arguments
   std::error_code error;
   if (fs::equivalent(file, session.model().info().path, error))
     return refused("is the model itself");
-  if (fs::equivalent(file, text, error)) return refused("is the text itself");
+  for (const std::string& input : inputs)
+    if (is_input(input, arguments.save)) return refused("is a file that is read");
   if (!fs::is_directory(folder, error)) return refused("is in a folder that is not there");
   if (::access(folder.c_str(), W_OK) != 0) return refused("is in a folder that cannot be written");
   if (fs::exists(file, error) && !fs::is_regular_file(file, error))
@@ -57,9 +59,9 @@ SessionOptions MemoryArguments::options(int64_t prompt) const {
   return options;
 }
 
-Result<void> resume(Session& session, const MemoryArguments& arguments, const std::string& text,
-                    bool quiet) {
-  CULET_TRY_VOID(check_save(session, arguments, text));
+Result<void> resume(Session& session, const MemoryArguments& arguments,
+                    const std::vector<std::string>& inputs, bool quiet) {
+  CULET_TRY_VOID(check_save(session, arguments, inputs));
   if (arguments.resume.empty()) return {};
   StatusLine status(!quiet);
   return session.restore(arguments.resume, show_progress(&status, "Reading the snapshot"));

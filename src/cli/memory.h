@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace culet::cli {
 
@@ -22,9 +23,9 @@ struct MemoryArguments {
 };
 
 // Takes up the session of --resume, if there is one. An error, too, where --save could not be
-// written, or is the file of the text ("": none).
-Result<void> resume(Session& session, const MemoryArguments& arguments, const std::string& text,
-                    bool quiet);
+// written, or is one of the inputs ("-": standard input).
+Result<void> resume(Session& session, const MemoryArguments& arguments,
+                    const std::vector<std::string>& inputs, bool quiet);
 // Writes the file of --save, if there is one.
 Result<void> save(const Session& session, const MemoryArguments& arguments, bool quiet);
 

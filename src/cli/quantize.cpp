@@ -16,8 +16,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 
 namespace culet::cli {
 namespace {
@@ -196,8 +194,7 @@ Result<int> quantize(const QuantizeArguments& arguments, const InterruptWatch& i
   Text text;
   if (!arguments.check.empty()) {
     CULET_TRY(text, read_text(arguments, found.path));
-    std::error_code error;
-    if (std::filesystem::equivalent(arguments.check, arguments.out, error)) {
+    if (is_input(arguments.check, arguments.out)) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} is the text of --check itself; give the new model another name",
                               arguments.out));

@@ -204,7 +204,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     CULET_TRY_VOID(check_pinned(model->info(), memory, prompted));
   }
   CULET_TRY(const auto session, Session::make(model, memory.options(prompted)));
-  CULET_TRY_VOID(resume(*session, memory, "", arguments.quiet));
+  CULET_TRY_VOID(resume(*session, memory, {"-", arguments.chat_template}, arguments.quiet));
   CULET_TRY(const int status,
             arguments.jsonl
                 ? answer(*session, tokens, arguments, out, JsonView(out, *model))

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kAppend = 256;  // tokens of a stream that are appended together, at most
+constexpr size_t kAppend = 256;  // tokens that are appended together, at most
 
 // The shortest decimal of a float is a shorter one than that of the same value as a double.
 double shortest(float x) { return std::stod(fmt::format("{}", x)); }
@@ -30,7 +30,7 @@ class Scorer {
   Scorer(Session& session, int top, Output& out)
       : session_(session), model_(session.model()), top_(top), out_(out) {}
 
-  Result<void> append(std::span<const Token> ids, const Session::Progress& progress);
+  Result<void> append(std::span<const Token> ids);
   Result<void> finish();
   int64_t tokens() const { return tokens_; }
 
@@ -74,7 +74,7 @@ Result<void> Scorer::predicted(int64_t position, Token id, std::span<const float
   return {};
 }
 
-Result<void> Scorer::append(std::span<const Token> ids, const Session::Progress& progress) {
+Result<void> Scorer::append(std::span<const Token> ids) {
   if (ids.empty()) return {};
   const int64_t first = session_.length();
   const std::vector<float> before(session_.logits().begin(), session_.logits().end());
@@ -91,9 +91,7 @@ Result<void> Scorer::append(std::span<const Token> ids, const Session::Progress&
     const auto next = static_cast<size_t>(position - first) + 1;
     if (result && next < ids.size()) result = predicted(position + 1, ids[next], logits);
   };
-  const auto go_on = [&](int64_t done, int64_t all) {
-    return result.has_value() && out_.flush() && (!progress || progress(done, all));
-  };
+  const auto go_on = [&](int64_t, int64_t) { return result.has_value() && out_.flush(); };
   Result<void> appended = session_.append_each(ids, row, go_on);
   if (!result) return result;
   if (out_.failed()) return tl::unexpected(out_.error());
@@ -114,6 +112,17 @@ Result<void> Scorer::finish() {
   if (session_.options().stream) line["evicted"] = session_.evicted();
   print(line);
   return {};
+}
+
+// Appends tokens a few at a time; false: Ctrl-C.
+Result<bool> append_some(Scorer* scorer, std::span<const Token> ids,
+                         const InterruptWatch& interrupt, StatusLine* status) {
+  for (size_t at = 0; at < ids.size(); at += kAppend) {
+    if (interrupt.interrupted()) return false;
+    CULET_TRY_VOID(scorer->append(ids.subspan(at, std::min(kAppend, ids.size() - at))));
+    status->show(fmt::format("Scoring: {} tokens", scorer->tokens()));
+  }
+  return true;
 }
 
 // ---------------------------------------------------------------- a text that has an end
@@ -149,32 +158,18 @@ Result<int> score_text(const ScoreArguments& arguments, const std::shared_ptr<co
   MemoryArguments memory = arguments.memory;
   CULET_TRY(memory.context, context_for(arguments, model->info(), ids.size()));
   CULET_TRY(const auto session, Session::make(model, memory.options()));
-  CULET_TRY_VOID(resume(*session, memory, arguments.file.value_or(""), false));
+  CULET_TRY_VOID(resume(*session, memory, {arguments.file.value_or("-")}, false));
   Scorer scorer(*session, arguments.top, out);
-  {
-    StatusLine status(true);
-    CULET_TRY_VOID(scorer.append(ids, [&](int64_t done, int64_t all) {
-      status.show(fmt::format("Scoring: {} of {} tokens", done, all));
-      return true;
-    }));
-  }
+  const InterruptWatch interrupt;
+  StatusLine status(true);
+  CULET_TRY(const bool all, append_some(&scorer, ids, interrupt, &status));
+  status.clear();
   CULET_TRY_VOID(scorer.finish());
   CULET_TRY_VOID(save(*session, memory, false));
-  return kExitOk;
+  return all ? kExitOk : kExitInterrupted;
 }
 
 // ---------------------------------------------------------------- a text that may have none
-
-// Appends tokens a few at a time; false: Ctrl-C.
-Result<bool> append_some(Scorer* scorer, std::span<const Token> ids,
-                         const InterruptWatch& interrupt, StatusLine* status) {
-  for (size_t at = 0; at < ids.size(); at += kAppend) {
-    if (interrupt.interrupted()) return false;
-    CULET_TRY_VOID(scorer->append(ids.subspan(at, std::min(kAppend, ids.size() - at)), {}));
-    status->show(fmt::format("Scoring: {} tokens", scorer->tokens()));
-  }
-  return true;
-}
 
 // Appends a text as it comes, until it ends or Ctrl-C is pressed.
 Result<void> append_text(const ScoreArguments& arguments, const Model& model, TextPieces* text,
@@ -215,7 +210,7 @@ Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<
     text.emplace(std::move(pieces));
   }
   CULET_TRY(const auto session, Session::make(model, arguments.memory.options()));
-  CULET_TRY_VOID(resume(*session, arguments.memory, file, false));
+  CULET_TRY_VOID(resume(*session, arguments.memory, {file}, false));
   Scorer scorer(*session, arguments.top, out);
   const InterruptWatch interrupt;
   StatusLine status(true);

@@ -300,7 +300,10 @@ Result<WrittenModel> write_converted(const std::string& path, const std::string&
                                      const ConvertOptions& options) {
   CULET_TRY(Folder folder, open_folder(path));
   CULET_TRY(const Family family, family_of(folder, options.family));
-  CULET_TRY_VOID(check_not_a_source(out, folder.checkpoint.paths(), path));
+  std::vector<std::string> sources = folder.checkpoint.paths();
+  sources.insert(sources.end(), folder.files.begin(), folder.files.end());
+  sources.push_back(options.family);
+  CULET_TRY_VOID(check_not_a_source(out, sources, path));
   const Scope scope = scope_of(family, folder);
   CULET_TRY(const int64_t layers, layers_of(scope));
   CULET_TRY_VOID(check_requirements(family, scope, layers));

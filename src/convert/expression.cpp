@@ -38,7 +38,9 @@ using Kind = Node::Kind;
 using NodePtr = std::unique_ptr<Node>;
 
 constexpr int kMostDepth = 100;
-constexpr int kMostSteps = 100'000;  // of one evaluation: definitions may use each other often
+constexpr size_t kMostCharacters = 1000;  // chains are trees, too: a.b.c, x + y + z
+constexpr int kMostSteps = 100'000;       // of one evaluation: definitions may use each other often
+constexpr int kMostFrames = 1000;         // of one evaluation's nesting
 constexpr double kPi = 3.14159265358979323846;
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -51,6 +53,12 @@ class ExpressionParser {
   explicit ExpressionParser(std::string_view text) : text_(text) {}
 
   Result<NodePtr> parse() {
+    if (text_.size() > kMostCharacters) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("an expression has at most {} characters, this one has {}; give "
+                              "parts of it names (let)",
+                              kMostCharacters, text_.size()));
+    }
     CULET_TRY(NodePtr node, expression());
     skip_spaces();
     if (at_ < text_.size()) return expected("the end");
@@ -294,6 +302,15 @@ class Evaluator {
 
   Result<Value> value(const Node& node) {
     if (++steps_ > kMostSteps) return wrong("this takes too many steps");
+    if (depth_ >= kMostFrames) return wrong("definitions use each other too deeply here");
+    ++depth_;
+    Result<Value> result = value_of(node);
+    --depth_;
+    return result;
+  }
+
+ private:
+  Result<Value> value_of(const Node& node) {
     switch (node.kind) {
       case Kind::kNumber:
         return node.number;
@@ -316,8 +333,6 @@ class Evaluator {
     }
     return Missing{};
   }
-
- private:
   template <class... Args>
   static tl::unexpected<Error> wrong(fmt::format_string<Args...> format, Args&&... args) {
     return fail(ErrorCode::kUnsupported, fmt::format(format, std::forward<Args>(args)...));
@@ -338,7 +353,7 @@ class Evaluator {
   const Scope& scope_;
   std::optional<int64_t> index_;
   std::vector<std::string_view> open_;  // definitions being evaluated
-  int steps_ = 0;
+  int steps_ = 0, depth_ = 0;
 };
 
 Result<Value> Evaluator::name(const std::string& word) {

@@ -110,8 +110,13 @@ TEST(Expression, Mistakes) {
   EXPECT_EQ(value("'text"), "column 2: the end of the text, ' is expected");
   EXPECT_EQ(value("if 1 then 2"), "column 12: else is expected");
   EXPECT_EQ(value("pow(2)"), "there is no function pow of 1 operands (in: pow(2))");
-  EXPECT_EQ(value(std::string(5000, '(')), "column 101: less nesting is expected");
-  EXPECT_NE(value(std::string(5000, '-') + "1").find("less nesting"), std::string::npos);
+  EXPECT_EQ(value(std::string(900, '(')), "column 101: less nesting is expected");
+  EXPECT_NE(value(std::string(900, '-') + "1").find("less nesting"), std::string::npos);
+  std::string chain = "0";
+  while (chain.size() < 1000) chain += "+1";
+  EXPECT_EQ(value(chain),
+            "an expression has at most 1000 characters, this one has 1001; give "
+            "parts of it names (let)");
 }
 
 }  // namespace

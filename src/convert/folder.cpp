@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +13,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
+
+constexpr const char* kFiles[] = {"config.json",
+                                  "tokenizer.json",
+                                  "tokenizer_config.json",
+                                  "tokenizer.model",
+                                  "chat_template.jinja",
+                                  "generation_config.json",
+                                  "modules.json",
+                                  "model.safetensors.index.json",
+                                  "sentence_bert_config.json"};
 
 // A link to nothing, as an unfinished download leaves, and a folder are there: reading them fails.
 bool is_there(const std::string& path) {
@@ -40,43 +51,86 @@ Result<Json> read_optional_json(const std::string& path) {
   return read_json(path);
 }
 
-// modules.json of sentence encoders says through what a text goes, in order, and names folders with
-// the settings and weights of the pooling and the dense layers behind it. Vectors of unit length
-// are the reader's choice, so Normalize is no part.
-Result<void> read_modules(Folder* folder) {
-  const std::string file = folder->path + "/modules.json";
-  CULET_TRY(const Json modules, read_optional_json(file));
-  if (!modules.is_array()) return {};
-  for (const Json& module : modules) {
-    const auto text = [&module](const char* name) {
-      const auto at = module.is_object() ? module.find(name) : module.end();
-      return at != module.end() && at->is_string() ? at->get<std::string>() : std::string();
-    };
-    const std::string path = text("path"), type = text("type");
-    if (type.ends_with(".Transformer") || type.ends_with(".Normalize")) continue;
-    const bool dense = type.ends_with(".Dense") && !folder->pooling.is_null();
-    if (!type.ends_with(".Pooling") && !dense) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: texts go through '{}' as well, which is not converted, so the "
-                              "vectors would be others; without its entry there the vectors are "
-                              "those that enter it",
-                              file, type));
-    }
-    if (path.empty() || path.find("..") != std::string::npos || path.starts_with('/')) {
-      return fail(ErrorCode::kCorrupt,
-                  fmt::format("{}: the path of '{}' leaves the folder", file, type));
-    }
-    const std::string inside = fmt::format("{}/{}", folder->path, path);
-    CULET_TRY(Json settings, read_json(inside + "/config.json"));
-    if (!dense) {
-      folder->pooling = std::move(settings);
-      continue;
-    }
-    folder->dense.push_back(std::move(settings));
-    CULET_TRY_VOID(folder->checkpoint.add_folder(inside, path + "."));
-  }
-  return {};
+std::string text_of(const Json& object, const char* name) {
+  const auto at = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
+
+// modules.json of sentence encoders says through what a text goes, in order: the model, a pooling,
+// perhaps dense layers, each in a folder with its settings and weights. Vectors of unit length are
+// the reader's choice, so Normalize is no part.
+class Modules {
+ public:
+  explicit Modules(Folder* folder) : folder_(*folder), file_(folder->path + "/modules.json") {}
+
+  Result<void> read() {
+    if (!is_there(file_)) return {};
+    CULET_TRY(const Json modules, read_json(file_));
+    if (!modules.is_array() || modules.empty() || kind_of(modules[0]) != "Transformer") {
+      return fail(ErrorCode::kUnsupported,
+                  file_ + " is no list of modules that begins with the model (Transformer)");
+    }
+    for (const Json& module : modules) CULET_TRY_VOID(read_module(module));
+    return check_case();
+  }
+
+ private:
+  // "sentence_transformers.models.Pooling": Pooling
+  static std::string kind_of(const Json& module) {
+    const std::string type = text_of(module, "type");
+    return type.substr(type.rfind('.') + 1);
+  }
+
+  Result<void> read_module(const Json& module) {
+    const std::string kind = kind_of(module);
+    std::string path = text_of(module, "path");
+    while (path.ends_with('/')) path.pop_back();
+    if (kind == "Normalize") return {};
+    if (kind == "Transformer" && !seen_model_ && path.empty()) {
+      seen_model_ = true;
+      return {};
+    }
+    const bool dense = kind == "Dense" && !folder_.pooling.is_null();
+    const bool pooling = kind == "Pooling" && folder_.pooling.is_null();
+    if (!dense && !pooling) {
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: texts go through '{}' (in '{}') as well, which is not converted, "
+                      "so the vectors would be others; without its entry there the "
+                      "vectors are those that enter it",
+                      file_, base::utf8_shown(text_of(module, "type")), base::utf8_shown(path)));
+    }
+    if (path.empty() || path == "." || path.starts_with('/') || path.starts_with("..") ||
+        path.find("/..") != std::string::npos) {
+      return fail(ErrorCode::kCorrupt, fmt::format("{}: the path '{}' of a module of the kind {} "
+                                                   "is no folder in this one",
+                                                   file_, base::utf8_shown(path), kind));
+    }
+    const std::string inside = fmt::format("{}/{}", folder_.path, path);
+    folder_.files.push_back(inside + "/config.json");
+    CULET_TRY(Json settings, read_json(inside + "/config.json"));
+    if (pooling) {
+      folder_.pooling = std::move(settings);
+      return {};
+    }
+    folder_.dense.push_back(std::move(settings));
+    return folder_.checkpoint.add_folder(inside, path + ".");
+  }
+
+  // Settings of the model's own step.
+  Result<void> check_case() {
+    const std::string file = folder_.path + "/sentence_bert_config.json";
+    CULET_TRY(const Json settings, read_optional_json(file));
+    const auto lower = settings.find("do_lower_case");
+    if (lower == settings.end() || *lower != true) return {};
+    return fail(ErrorCode::kUnsupported,
+                file + ": texts are made lower case first (do_lower_case), which files cannot say");
+  }
+
+  Folder& folder_;
+  std::string file_;
+  bool seen_model_ = false;
+};
 
 }  // namespace
 
@@ -102,6 +156,7 @@ Result<Folder> open_folder(const std::string& path) {
   }
   folder.name = fs::path(folder.path).filename().string();
   const std::string in = folder.path + "/";
+  for (const char* name : kFiles) folder.files.push_back(in + name);
   if (!is_there(in + "config.json")) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("the folder {} has no config.json; name the folder that a model was "
@@ -115,7 +170,7 @@ Result<Folder> open_folder(const std::string& path) {
   CULET_TRY(folder.sentencepiece, read_optional(in + "tokenizer.model"));
   CULET_TRY(folder.chat_template, read_optional(in + "chat_template.jinja"));
   CULET_TRY_VOID(folder.checkpoint.add_folder(folder.path, ""));
-  CULET_TRY_VOID(read_modules(&folder));
+  CULET_TRY_VOID(Modules(&folder).read());
   return folder;
 }
 

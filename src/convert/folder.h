@@ -7,11 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <vector>
 
 namespace culet::convert {
 
 struct Folder {
   std::string path, name;                    // name: of the folder, without what leads to it
+  std::vector<std::string> files;            // that are read if they are there; without weights
   nlohmann::ordered_json config;             // config.json
   nlohmann::ordered_json tokenizer;          // tokenizer.json, or null
   nlohmann::ordered_json settings;           // tokenizer_config.json, or null

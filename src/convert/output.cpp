@@ -33,9 +33,8 @@ Result<void> check_not_a_source(const std::string& out, const std::vector<std::s
   for (const std::string& path : sources) {
     if (::stat(path.c_str(), &source) == 0 && source.st_ino == target.st_ino &&
         source.st_dev == target.st_dev) {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("'{}' is a file of the model itself; give the new file another name", out));
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("'{}' is a file that is read; give the new file another name", out));
     }
   }
   return {};

@@ -134,6 +134,7 @@ class Builder {
   const TokenizerFiles& files_;
   const TokenizerOptions& options_;
   Vocabulary out_;
+  std::map<size_t, std::string> added_;
   std::vector<std::string> left_out_;
 };
 
@@ -372,11 +373,18 @@ bool looks_special(std::string_view token) {
 
 Result<void> Builder::add_token(const Json& token, const Json* id) {
   std::string content = text_of(member(&token, "content"));
+  if (content.empty()) {
+    return corrupt("the added token {} has no text", id ? base::dump_json(*id) : "without an id");
+  }
   if (id != nullptr && id->is_number_unsigned() && id->get<uint64_t>() >= options_.rows) {
     left_out_.push_back(std::move(content));
     return {};
   }
   CULET_TRY(const size_t at, id_of(id, content));
+  if (const auto [known, fresh] = added_.emplace(at, content); !fresh && known->second != content) {
+    return corrupt("the added tokens '{}' and '{}' have the same id {}", known->second, content,
+                   at);
+  }
   out_.reach(at);
   const bool special = bool_of(member(&token, "special")).value_or(false);
   const bool visible = std::find(options_.visible.begin(), options_.visible.end(), content) !=
@@ -462,8 +470,9 @@ class Ends {
  private:
   std::optional<int64_t> id(const Json* token) const {
     const Json* content = member(token, "content");
-    const auto at = ids_.find(text_of(content ? content : token));
-    return at == ids_.end() ? std::nullopt : std::optional(at->second);
+    const std::string text = text_of(content ? content : token);
+    const auto at = ids_.find(text);
+    return text.empty() || at == ids_.end() ? std::nullopt : std::optional(at->second);
   }
   // A number, or the first of a list.
   std::vector<int64_t> numbers(const Json* value) const {

@@ -167,7 +167,33 @@ TEST(Tokenizers, WhatCannotBeSaid) {
   EXPECT_EQ(error("/model/merges", {3}),
             "a merge of tokenizer.json is neither a text nor a pair of texts");
   EXPECT_EQ(error("/model", nullptr), "tokenizer.json has no model");
+  EXPECT_EQ(error("/model/vocab", 3), "tokenizer.json has no vocab");
+  EXPECT_EQ(error("/model/vocab", Json::object()), "");  // the added tokens are some
+  EXPECT_EQ(error("/model/merges", 3), "tokenizer.json has no merges");
+  EXPECT_EQ(error("/added_tokens/0/id", "4"),
+            "the tokenizer gives '<end>' the id \"4\", but the embedding has 8 rows");
+  EXPECT_EQ(error("/added_tokens/0/content", ""), "the added token 4 has no text");
+  EXPECT_EQ(error("/added_tokens/1/id", 4u),
+            "the added tokens '<end>' and '<tool>' have the same id 4");
+  EXPECT_EQ(error("/pre_tokenizer", {{"type", "Split"},
+                                     {"pattern", {{"Regex", "x+"}}},
+                                     {"behavior", "Isolated"},
+                                     {"invert", false}}),
+            "the pre-tokenizer's steps have no name in files: x+");
   Json tokenizer = byte_level();
+  tokenizer["pre_tokenizer"] = tokenizer["decoder"] = nullptr;
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8}).error,
+            "the tokenizer merges characters and has no tokens for bytes, which files cannot say");
+  tokenizer["model"]["byte_fallback"] = true;  // one of its merges has a space
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8}).error,
+            "a merge of tokenizer.json has a space in it");
+  tokenizer = {{"model",
+                {{"type", "BPE"},
+                 {"byte_fallback", true},
+                 {"vocab", Json::object()},
+                 {"merges", Json::array()}}}};
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8}).error, "the tokenizer has no tokens");
+  tokenizer = byte_level();
   const Json config = {{"eos_token_id", 99}}, settings = {{"eos_token", "<nope>"}};
   EXPECT_EQ(Keys({.tokenizer = &tokenizer, .config = &config}, {.rows = 8}).error,
             "eos_token_id is 99, but the tokenizer has 8 tokens");
@@ -176,7 +202,72 @@ TEST(Tokenizers, WhatCannotBeSaid) {
   EXPECT_NE(Keys({}, {.rows = 8}).error.find("neither tokenizer.json nor"), std::string::npos);
 }
 
+TEST(Tokenizers, WordPiece) {
+  Json tokenizer = Json::parse(R"({
+    "added_tokens": [{"id": 0, "content": "[CLS]", "special": true},
+                     {"id": 1, "content": "[SEP]", "special": true}],
+    "normalizer": {"type": "BertNormalizer", "lowercase": true, "strip_accents": false},
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "[CLS]"}}, {"Sequence": {"id": "A"}},
+                 {"SpecialToken": {"id": "[SEP]"}}]},
+    "model": {"type": "WordPiece", "continuing_subword_prefix": "##",
+              "vocab": {"[CLS]": 0, "[SEP]": 1, "un": 2, "##do": 3}}})");
+  const Json settings = {{"cls_token", "[CLS]"}, {"sep_token", "[SEP]"}};
+  const Keys keys({.tokenizer = &tokenizer, .settings = &settings}, {.rows = 4});
+  ASSERT_EQ(keys.error, "");
+  EXPECT_EQ(keys.text("model"), "bert");
+  EXPECT_EQ(keys.list("tokens"), "[CLS] [SEP] \xe2\x96\x81un do");
+  EXPECT_EQ(keys.number("bos_token_id"), 0);  // encoders call it by what it is for
+  EXPECT_EQ(keys.number("eos_token_id"), 1);
+  EXPECT_EQ(keys.number("seperator_token_id"), 1);
+  EXPECT_EQ(keys.find("tokenizer.ggml.normalizer.lowercase")->as_bool(), true);
+  EXPECT_EQ(keys.find("tokenizer.ggml.normalizer.strip_accents")->as_bool(), false);
+  tokenizer["model"]["continuing_subword_prefix"] = "@@";
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 4}).error,
+            "the tokenizer's pieces do not go on with ##, which files cannot say");
+}
+
+// Older folders list added tokens in tokenizer_config.json, by id.
+TEST(Tokenizers, AddedTokensOfTheSettings) {
+  Json tokenizer = byte_level();
+  tokenizer.erase("added_tokens");
+  tokenizer.erase("post_processor");
+  Json settings = Json::parse(R"({"added_tokens_decoder": {
+    "5": {"content": "<tool>", "special": true}, "900": {"content": "<image>", "special": true}}})");
+  const Keys keys({.tokenizer = &tokenizer, .settings = &settings}, {.rows = 8});
+  ASSERT_EQ(keys.error, "");
+  EXPECT_EQ(keys.list("tokens"), "a b ab \xc4\xa0 [PAD4] <tool> [PAD6] [PAD7]");
+  EXPECT_EQ(keys.list("token_type"), "1 1 1 1 5 3 5 5");
+  ASSERT_EQ(keys.notes.size(), 1u);
+  EXPECT_EQ(keys.notes[0],
+            "left out: '<image>', an added token, behind the last row of the embedding");
+  settings["added_tokens_decoder"]["five"] = settings["added_tokens_decoder"]["5"];
+  EXPECT_EQ(Keys({.tokenizer = &tokenizer, .settings = &settings}, {.rows = 8}).error,
+            "the tokenizer gives '<tool>' the id null, but the embedding has 8 rows");
+}
+
 // ---------------------------------------------------------------- SentencePiece
+
+// One piece, trained as BPE (2) or as something else.
+std::string pieces(char trained) {
+  return std::string("\x0a\x07\x0a\x05<unk>\x12\x02\x18") + trained;
+}
+
+TEST(Tokenizers, SentencePieces) {
+  const Json settings = {{"add_prefix_space", true}};
+  TokenizerFiles files{.settings = &settings};
+  files.sentencepiece = pieces(2);
+  const Keys keys(files, {.rows = 2});
+  ASSERT_EQ(keys.error, "");
+  EXPECT_EQ(keys.text("model"), "llama");
+  EXPECT_EQ(keys.list("tokens"), "<unk> [PAD1]");
+  EXPECT_EQ(keys.find("tokenizer.ggml.add_space_prefix")->as_bool(), true);
+  EXPECT_EQ(Keys(files, {.rows = 0}).error,
+            "tokenizer.model has 1 tokens, but the embedding has 0 rows");
+  files.sentencepiece = pieces(1);
+  EXPECT_EQ(Keys(files, {.rows = 2}).error,
+            "tokenizer.model is a unigram model, which is not read yet");
+}
 
 std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
