@@ -118,7 +118,7 @@ class Quantize(Case):
     def test_files_that_cannot_be(self):
         own = self.folder / "own.gguf"
         own.write_bytes(Path(LLAMA).read_bytes())
-        self.assertIn("is a file of the model",
+        self.assertIn("is a file that is read",
                       self.fails(1, "quantize", str(own), str(own), "Q8_0"))
         self.assertEqual(own.read_bytes(), Path(LLAMA).read_bytes())
         self.assertIn("/none/a.gguf'", self.fails(1, "quantize", LLAMA, str(own.parent / "none/a.gguf"),

@@ -4,6 +4,7 @@
 --stream, --sinks, --window, --pin-prompt, --save and --resume of score, run and show. What two
 processes do one after the other has to be what one does: the numbers are compared as they are printed.
 """
+import fcntl
 import json
 import os
 import random
@@ -130,6 +131,23 @@ class Score(StreamCase):
         self.assert_error(culet("score", GEMMA, "--stream", "--ids", stdin=b"[]"), 1, "no tokens")
         self.assert_error(culet("score", GEMMA, "--stream", "--no-bos"), 1, "no tokens")
         self.assert_error(culet("score", GEMMA, "--stream", "/no/such/text"), 1, "/no/such/text")
+
+    def test_interrupted(self):
+        """Its pipe is full when the signal comes: what is written ends with a line, and is saved."""
+        running = subprocess.Popen([cli_test.CULET, "score", GEMMA, "--ids", "--save", self.snapshot],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=CLEAN, bufsize=0)
+        fcntl.fcntl(running.stdout, 1031, 4096)   # F_SETPIPE_SZ
+        running.stdin.write(json.dumps([5 + i * i % 300 for i in range(2000)]).encode())
+        running.stdin.close()
+        first = running.stdout.read(1)
+        running.send_signal(signal.SIGTERM)
+        *tokens, last = [json.loads(line) for line in (first + running.stdout.read()).splitlines()]
+        running.stdout.close()
+        self.assertEqual(running.wait(timeout=60), 143)
+        self.assertEqual(last["tokens"], len(tokens))
+        self.assertLess(len(tokens), 2000)
+        after, _ = self.score("--resume", self.snapshot, stdin=[7])
+        self.assertEqual(after[0]["pos"], len(tokens))
 
     def test_a_view_that_holds_all_is_no_stream(self):
         text = prose(40)

@@ -571,6 +571,7 @@ class Run(Case):
             first = json.loads(running.stdout.readline())
             self.assertEqual(first["event"], "started")
             running.send_signal(number)
+            running.send_signal(number)   # as timeout(1) does, and a terminal that is closed
             rest, errors = running.communicate(timeout=60)
             self.assertEqual(running.returncode, status, errors)
             last = json.loads(rest.splitlines()[-1])

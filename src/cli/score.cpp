@@ -114,6 +114,17 @@ Result<void> Scorer::finish() {
   return {};
 }
 
+// All ids are looked at before the first one is scored.
+Result<std::vector<Token>> read_ids(const std::string& file, int64_t vocabulary) {
+  CULET_TRY(const std::string text, read_text_file(file));
+  CULET_TRY(std::vector<Token> ids, parse_ids(text));
+  const auto bad = std::find_if(ids.begin(), ids.end(), [&](Token id) { return id >= vocabulary; });
+  if (bad == ids.end()) return ids;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("token {} of the input is {}, but the vocabulary has ids 0 to {}",
+                          bad - ids.begin(), *bad, vocabulary - 1));
+}
+
 // Appends tokens a few at a time; false: Ctrl-C.
 Result<bool> append_some(Scorer* scorer, std::span<const Token> ids,
                          const InterruptWatch& interrupt, StatusLine* status) {
@@ -128,8 +139,9 @@ Result<bool> append_some(Scorer* scorer, std::span<const Token> ids,
 // ---------------------------------------------------------------- a text that has an end
 
 Result<std::vector<Token>> read_tokens(const ScoreArguments& arguments, const Model& model) {
-  CULET_TRY(const std::string text, read_text_file(arguments.file.value_or("-")));
-  if (arguments.ids) return parse_ids(text);
+  const std::string file = arguments.file.value_or("-");
+  if (arguments.ids) return read_ids(file, model.info().vocabulary);
+  CULET_TRY(const std::string text, read_text_file(file));
   if (!arguments.memory.resume.empty()) return model.tokenize_part(text, false);
   return model.tokenize(text, arguments.add_special, false);
 }
@@ -160,6 +172,9 @@ Result<int> score_text(const ScoreArguments& arguments, const std::shared_ptr<co
   CULET_TRY(const auto session, Session::make(model, memory.options()));
   CULET_TRY_VOID(resume(*session, memory, {arguments.file.value_or("-")}, false));
   Scorer scorer(*session, arguments.top, out);
+  if (static_cast<int64_t>(ids.size()) > session->context() - session->length()) {
+    CULET_TRY_VOID(scorer.append(ids));  // refused before the first line
+  }
   const InterruptWatch interrupt;
   StatusLine status(true);
   CULET_TRY(const bool all, append_some(&scorer, ids, interrupt, &status));
@@ -185,17 +200,6 @@ Result<void> append_text(const ScoreArguments& arguments, const Model& model, Te
     CULET_TRY(go_on, append_some(scorer, ids, interrupt, status));
   }
   return {};
-}
-
-// All ids are looked at before the first one is scored.
-Result<std::vector<Token>> read_ids(const std::string& file, int64_t vocabulary) {
-  CULET_TRY(const std::string text, read_text_file(file));
-  CULET_TRY(std::vector<Token> ids, parse_ids(text));
-  const auto bad = std::find_if(ids.begin(), ids.end(), [&](Token id) { return id >= vocabulary; });
-  if (bad == ids.end()) return ids;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("token {} of the input is {}, but the vocabulary has ids 0 to {}",
-                          bad - ids.begin(), *bad, vocabulary - 1));
 }
 
 Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<const Model>& model,
