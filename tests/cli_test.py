@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pty
+import shutil
 import signal
 import struct
 import subprocess
@@ -576,6 +577,28 @@ class Run(Case):
             self.assertEqual(running.returncode, status, errors)
             last = json.loads(rest.splitlines()[-1])
             self.assertEqual((last["event"], last["reason"]), ("finished", "cancelled"))
+
+    def test_drafters(self):
+        drafter, target = (str(GOLDEN / f"tiny/{name}/model.gguf") for name in ("gemma4-assistant", "gemma4-e"))
+        for command in ("show", "explain"):
+            self.assert_error(culet(command, drafter), 1, "--target", "drafter")
+            text = self.ok(culet(command, drafter, "--target", target)).stdout.decode()
+            self.assertIn("drafter", text)
+            self.assert_error(culet(command, drafter, "--target", GEMMA), 1, drafter, "wide")
+        shown = json.loads(self.ok(culet("show", drafter, "--target", target, "--json")).stdout)
+        self.assertEqual((shown["kind"], shown["context_bytes"]), ("drafter", 0))
+
+    def test_a_model_that_is_cut_meanwhile(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = shutil.copy(GEMMA, folder)
+            running = start("run", model, self.endless_prompt(), "--jsonl", "-n", "-1", "--temp", "0",
+                            "--no-repack", bufsize=0)
+            fcntl.fcntl(running.stdout, 1031, 4096)   # F_SETPIPE_SZ
+            running.stdout.read(1)
+            os.truncate(model, 100)
+            _, errors = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 1)
+        self.assertIn(b"culet: a file was cut while it was in use", errors)
 
     def test_closed_pipe(self):
         running = self.start_endless()

@@ -124,8 +124,9 @@ constexpr std::string_view kPullFooter =
     "  culet pull smollm2\n"
     "  culet pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
     "  culet pull ollama:qwen3:0.6b\n"
-    "\nEnvironment: CULET_CACHE, HF_ENDPOINT, HF_TOKEN, PIP_INDEX_URL, https_proxy, SSL_CERT_FILE\n"
-    "(docs/models.md).";
+    "\nEnvironment: CULET_CACHE, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, PIP_INDEX_URL, "
+    "https_proxy,\n"
+    "SSL_CERT_FILE (docs/models.md).";
 
 }  // namespace
 
@@ -171,6 +172,13 @@ void add_model(CLI::App* command, ModelArguments* model) {
 void add_precise(CLI::App* command, ModelArguments* model) {
   command->add_flag("--precise", model->options.precise,
                     "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
+}
+
+void add_target(CLI::App* command, ModelArguments* model) {
+  command
+      ->add_option("--target", model->target,
+                   "Of a drafter: the model that it was made for, a path or a name")
+      ->type_name("MODEL");
 }
 
 void add_threads(CLI::App* command, ModelArguments* model, const std::string& group) {
@@ -435,6 +443,7 @@ CLI::App* add_embed(CLI::App* app, EmbedArguments* embed) {
 CLI::App* add_show(CLI::App* app, ShowArguments* show) {
   CLI::App* command = add_command(app, "show", "Print what is in a model file");
   add_model_to_run(command, &show->model);
+  add_target(command, &show->model);
   command->add_flag("--json", show->json, "Print JSON");
   command->add_flag("--sha256", show->sha256,
                     "Compute the sha256 where it is not known: reads the whole file");

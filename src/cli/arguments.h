@@ -16,8 +16,9 @@ namespace culet::cli {
 
 // Every command that opens a model has these.
 struct ModelArguments {
-  std::string path;  // or a name, docs/models.md
-  ModelOptions options;
+  std::string path;      // or a name, docs/models.md
+  std::string target{};  // of a drafter, alike; "": none
+  ModelOptions options{};
 };
 
 // What the command line says of sampling; the rest is the file's, or the engine's, default.

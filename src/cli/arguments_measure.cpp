@@ -134,6 +134,7 @@ CLI::App* add_bench(CLI::App* app, BenchArguments* bench) {
 CLI::App* add_explain(CLI::App* app, ExplainArguments* explain) {
   CLI::App* command = add_command(app, "explain", "Print the plan that runs the model");
   add_model(command, &explain->model);
+  add_target(command, &explain->model);
   add_precise(command, &explain->model);
   CLI::Option* profile =
       command->add_flag("--profile", explain->profile, "Run it, and print what each line costs");

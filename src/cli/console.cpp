@@ -22,11 +22,20 @@ std::string one_line(std::string_view text) {
   return line;
 }
 
+// Pages of a mapped file that is cut meanwhile are gone: no way on, but a reason.
+void end_for_lost_pages(int) {
+  constexpr std::string_view kText =
+      "culet: a file was cut while it was in use, or its disk cannot be read any more\n";
+  static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+  ::_exit(1);
+}
+
 }  // namespace
 
 void prepare_streams() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
+  ::signal(SIGBUS, end_for_lost_pages);
   for (int stream = 0; stream <= 2; ++stream) {
     // Read-only for all three: a write to a stream that was closed still fails.
     if (::fcntl(stream, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDONLY));

@@ -10,8 +10,8 @@
 namespace culet::cli {
 
 // Opens /dev/null on a standard stream that the caller left closed, so that no file the program
-// opens later takes its number, and ignores SIGPIPE and SIGXFSZ, so that a closed pipe and a file
-// that may grow no further are failed writes.
+// opens later takes its number, and sees to signals: SIGPIPE and SIGXFSZ are ignored, so that a
+// closed pipe and a file that may grow no further are failed writes; SIGBUS ends with a sentence.
 void prepare_streams();
 
 // Standard output. After a write has failed every later one fails too, without a message of its

@@ -24,6 +24,7 @@ void add_model_to_run(CLI::App* command, ModelArguments* model);
 void add_running(CLI::App* command, ModelArguments* model, const std::string& group);
 void add_threads(CLI::App* command, ModelArguments* model, const std::string& group);
 void add_precise(CLI::App* command, ModelArguments* model);
+void add_target(CLI::App* command, ModelArguments* model);
 void add_arch_dir(CLI::App* command, std::string* arch_dir);
 void add_kv(CLI::App* command, KvTypes* kv);
 

@@ -18,6 +18,10 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
     status.show(fmt::format("Preparing the model: {:.0f} %", done * 100));
   };
   CULET_TRY(const ModelRef found, find_model(arguments.path));
+  if (!arguments.target.empty()) {
+    CULET_TRY(const ModelRef target, find_model(arguments.target));
+    CULET_TRY(options.target, Model::load(target.path, options));
+  }
   return Model::load(found.path, options);
 }
 

@@ -68,7 +68,7 @@ class Builder {
       return error(place,
                    "this is a drafter: it guesses the next tokens of the model that it was made "
                    "for, its target, and runs only beside it; run that model instead, or load the "
-                   "drafter with it (ModelOptions::target)",
+                   "drafter with it (ModelOptions::target; culet show and explain: --target)",
                    ErrorCode::kUnsupported);
     if (arch_.kind != "drafter" && target_.plan)
       return error(place,
