@@ -271,7 +271,7 @@ Value from_json(const Json* json, const std::string& name) {
   return json;
 }
 
-const Json* member(const Json* object, std::string_view name) {
+const Json* member_or_null(const Json* object, std::string_view name) {
   if (object == nullptr || !object->is_object()) return nullptr;
   const auto at = object->find(name);
   return at == object->end() ? nullptr : &*at;
@@ -374,7 +374,7 @@ Result<Value> Evaluator::name(const std::string& word) {
     return from_json(at->second, word);
   }
   for (const Json* config : scope_.configs_) {
-    Value found = from_json(member(config, word), word);
+    Value found = from_json(member_or_null(config, word), word);
     if (!is_missing(found)) return found;
   }
   return Missing{word};
@@ -384,7 +384,7 @@ Result<Value> Evaluator::member_of(const Node& node) {
   CULET_TRY(Value of, value(*node.parts[0]));
   if (is_missing(of)) return of;
   const auto* const object = std::get_if<const Json*>(&of);
-  return from_json(object ? member(*object, node.word) : nullptr, node.word);
+  return from_json(object ? member_or_null(*object, node.word) : nullptr, node.word);
 }
 
 Result<Value> Evaluator::element_of(const Node& node) {

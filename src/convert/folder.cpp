@@ -3,6 +3,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "convert/json_parts.h"
 
 #include <fmt/format.h>
 
@@ -51,11 +52,6 @@ Result<Json> read_optional_json(const std::string& path) {
   return read_json(path);
 }
 
-std::string text_of(const Json& object, const char* name) {
-  const auto at = object.is_object() ? object.find(name) : object.end();
-  return object.is_object() && at != object.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 // modules.json of sentence encoders says through what a text goes, in order: the model, a pooling,
 // perhaps dense layers, each in a folder with its settings and weights. Vectors of unit length are
 // the reader's choice, so Normalize is no part.
@@ -77,13 +73,13 @@ class Modules {
  private:
   // "sentence_transformers.models.Pooling": Pooling
   static std::string kind_of(const Json& module) {
-    const std::string type = text_of(module, "type");
+    const std::string type = text_of(member(&module, "type"));
     return type.substr(type.rfind('.') + 1);
   }
 
   Result<void> read_module(const Json& module) {
     const std::string kind = kind_of(module);
-    std::string path = text_of(module, "path");
+    std::string path = text_of(member(&module, "path"));
     while (path.ends_with('/')) path.pop_back();
     if (kind == "Normalize") return {};
     if (kind == "Transformer" && !seen_model_ && path.empty()) {
@@ -98,7 +94,8 @@ class Modules {
           fmt::format("{}: texts go through '{}' (in '{}') as well, which is not converted, "
                       "so the vectors would be others; without its entry there the "
                       "vectors are those that enter it",
-                      file_, base::utf8_shown(text_of(module, "type")), base::utf8_shown(path)));
+                      file_, base::utf8_shown(text_of(member(&module, "type"))),
+                      base::utf8_shown(path)));
     }
     if (path.empty() || path == "." || path.starts_with('/') || path.starts_with("..") ||
         path.find("/..") != std::string::npos) {
@@ -121,8 +118,8 @@ class Modules {
   Result<void> check_case() {
     const std::string file = folder_.path + "/sentence_bert_config.json";
     CULET_TRY(const Json settings, read_optional_json(file));
-    const auto lower = settings.find("do_lower_case");
-    if (lower == settings.end() || *lower != true) return {};
+    const Json* lower = member(&settings, "do_lower_case");
+    if (lower == nullptr || *lower != true) return {};
     return fail(ErrorCode::kUnsupported,
                 file + ": texts are made lower case first (do_lower_case), which files cannot say");
   }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "convert/json_parts.h"
 #include "convert/sentencepiece.h"
 
 #include <fmt/format.h>
@@ -54,16 +55,6 @@ tl::unexpected<Error> unsupported(fmt::format_string<Args...> format, Args&&... 
 }
 
 // ---------------------------------------------------------------- JSON
-
-const Json* member(const Json* object, std::string_view name) {
-  if (object == nullptr || !object->is_object()) return nullptr;
-  const auto at = object->find(name);
-  return at == object->end() || at->is_null() ? nullptr : &*at;
-}
-
-std::string text_of(const Json* value) {
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
-}
 
 std::optional<bool> bool_of(const Json* value) {
   if (value == nullptr || !value->is_boolean()) return std::nullopt;
