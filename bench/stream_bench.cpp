@@ -19,7 +19,7 @@
 //   N
 //                       tokens: 200 pairs of appends, in turns
 //   --threads N --precise
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -115,7 +115,7 @@ int64_t token_that_ends(const culet::Model& model, std::span<const Token> tokens
   std::string so_far;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const size_t before = so_far.size();
-    so_far += model.piece(tokens[i], true);
+    so_far += model.vocabulary().piece(tokens[i], true);
     if (so_far.find(text, before - std::min(before, text.size())) != std::string::npos)
       return static_cast<int64_t>(i);
   }
@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
   const auto model = get(culet::Model::load(argv[1], load));
   std::ostringstream text;
   text << std::ifstream(argv[2]).rdbuf();
-  std::vector<Token> tokens = get(model->tokenize(text.str(), true, false));
+  std::vector<Token> tokens = get(model->vocabulary().tokenize(text.str(), true, false));
   const int64_t skipped = options.number("skip", 0);
   if (skipped > 0) {
     if (static_cast<int64_t>(tokens.size()) <= skipped) die("the text is too short");
@@ -246,7 +246,7 @@ int main(int argc, char** argv) {
   result["allocated_bytes"] = memory.allocated;
   result["blocks"] = list;
   for (size_t i = tokens.size() - std::min(tail, tokens.size()); i < tokens.size(); ++i)
-    result["tail"].push_back({{"token", model->piece(tokens[i], true)}, {"nll", nll[i]}});
+    result["tail"].push_back({{"token", model->vocabulary().piece(tokens[i], true)}, {"nll", nll[i]}});
   if (const std::string text_to_find = options.text("find"); !text_to_find.empty())
     result["found"] = token_that_ends(*model, tokens, text_to_find);
   if (const std::string path = options.text("nll"); !path.empty()) {

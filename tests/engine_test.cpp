@@ -1,6 +1,6 @@
 // Sessions and generation through the public API, on tiny models: what errors and cancelling leave
 // behind, the order of events, several models and threads in one process.
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include "support.h"
 
@@ -78,7 +78,7 @@ TEST(Session, TokensOutsideTheVocabularyAreRefused) {
 TEST(Session, CancelLeavesTheSessionAsItWas) {
   for (const std::string& file : {llama(), gemma()}) {
     ModelOptions options;
-    options.pass_rows = 16;
+    options.ubatch_size = 16;
     const auto model = load(file, options);
     const auto tokens = some_tokens(40), more = some_tokens(300), then = some_tokens(9);
     const auto one = session(model), straight = session(model);
@@ -114,7 +114,7 @@ TEST(Session, ATextOnlyModelHasNone) {
   ModelOptions options;
   options.text_only = true;
   const auto model = load(gemma(), options);
-  EXPECT_EQ(*model->tokenize("the rain", true, false),
+  EXPECT_EQ(*model->vocabulary().tokenize("the rain", true, false),
             *load(gemma())->tokenize("the rain", true, false));
   EXPECT_NE(model->explain().find("rope"), std::string::npos);
   const auto refused = Session::make(model, {});
@@ -253,7 +253,7 @@ TEST(Generate, AnEndTokenIsNotPartOfTheAnswer) {
     const auto one = session(model);
     const auto finished = generate(*one, some_tokens(5), options(60, 50, seed), recorder(&all));
     if (finished->reason != FinishReason::kStop) continue;
-    for (const Token token : all.ids) EXPECT_FALSE(model->is_end_of_generation(token));
+    for (const Token token : all.ids) EXPECT_FALSE(model->vocabulary().is_end_of_generation(token));
     EXPECT_EQ(one->tokens().size(), 5 + all.ids.size());
     return;
   }
@@ -262,7 +262,7 @@ TEST(Generate, AnEndTokenIsNotPartOfTheAnswer) {
 
 TEST(Generate, StopsWhileThePromptIsRead) {
   ModelOptions small;
-  small.pass_rows = 8;
+  small.ubatch_size = 8;
   const auto one = session(load(llama(), small));
   std::string kinds;
   const auto finished = generate(*one, some_tokens(50), options(5), [&](const Event& event) {
@@ -496,7 +496,7 @@ TEST(Chat, VariablesOfTheTemplateAreRefusedByNameWhereTheyAreNotTheCallers) {
   const auto model = file.model();
   const Message message{"user", "hello"};
   const auto text = [&](const std::string& extra, bool prompt = true) {
-    return model->render_chat_text({&message, 1},
+    return render_chat_text(*model, {&message, 1},
                                    {.add_generation_prompt = prompt, .extra_json = extra});
   };
   const auto plain = text(R"({"flag": "yes"})");

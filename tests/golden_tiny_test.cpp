@@ -342,7 +342,7 @@ TEST_P(SameBits, SharedLayers) {
     for (const bool fuse : {false, true}) {
       for (const int rows : {1, 19, 256}) {
         ModelOptions other = options;
-        other.threads = 3, other.isa = isa, other.fuse = fuse, other.pass_rows = rows;
+        other.threads = 3, other.isa = isa, other.fuse = fuse, other.ubatch_size = rows;
         EXPECT_EQ(first_difference(expected_, rows_of(file, other, KvType::kF16, tokens)), "")
             << isa << (fuse ? ", fused" : "") << ", passes of " << rows;
       }
@@ -382,7 +382,7 @@ TEST_P(SameBits, PassesAndThreads) {
     expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
     for (const int rows : {1, 7, 32, 256}) {
       ModelOptions options{.threads = 2, .precise = GetParam()};
-      options.pass_rows = rows;
+      options.ubatch_size = rows;
       expect_same(c, options, "passes of " + std::to_string(rows) + " rows");
     }
     for (const int threads : {1, 4}) {

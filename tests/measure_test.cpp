@@ -23,9 +23,9 @@ std::vector<Token> some_tokens(size_t n) {
 
 TEST(Profile, ProfiledLogitsAreBitIdentical) {
   for (const std::string& file : {llama(), gemma()}) {
-    for (const int32_t pass_rows : {0, 16}) {
+    for (const int32_t ubatch_size : {0, 16}) {
       ModelOptions options;
-      options.pass_rows = pass_rows;
+      options.ubatch_size = ubatch_size;
       const auto model = load(file, options);
       const auto prompt = some_tokens(50), more = some_tokens(9);
       const auto watched = session(model), plain = session(model);

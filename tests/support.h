@@ -1,7 +1,7 @@
 // What the tests of the whole engine share: reference files, models, rows of logits.
 #pragma once
 
-#include "culet/engine.h"
+#include "culet/culet.h"
 #include "format/gguf.h"
 
 #include <gtest/gtest.h>

@@ -586,17 +586,17 @@ tl::unexpected<Error> usage_error(const CLI::App& app, const CLI::ParseError& er
 
 }  // namespace
 
-Sampling SamplingArguments::over(Sampling defaults) const {
+SamplerOptions SamplingArguments::over(SamplerOptions defaults) const {
   const auto set = [](auto& value, const auto& given) { value = given.value_or(value); };
   set(defaults.temperature, temperature);
   set(defaults.top_k, top_k);
   set(defaults.top_p, top_p);
   set(defaults.min_p, min_p);
-  set(defaults.typical, typical);
+  set(defaults.typical_p, typical);
   set(defaults.repeat_penalty, repeat_penalty);
   set(defaults.presence_penalty, presence_penalty);
   set(defaults.frequency_penalty, frequency_penalty);
-  set(defaults.repeat_window, repeat_window);
+  set(defaults.repeat_last_n, repeat_window);
   defaults.seed = seed;
   defaults.logit_bias = logit_bias;
   return defaults;
