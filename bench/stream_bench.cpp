@@ -226,7 +226,7 @@ int main(int argc, char** argv) {
 
   Json result{{"model", argv[1]}, {"tokens", wanted}, {"evicted", session->evicted()}};
   if (!options.has("dense"))
-    result.update({{"pinned", session->options().stream->pinned},
+    result.update({{"sinks", session->options().stream->sinks},
                    {"window", session->options().stream->window}});
   double sum = 0, kl = 0;
   int64_t predicted = 0;
@@ -240,7 +240,7 @@ int main(int argc, char** argv) {
   }
   result["mean_nll"] = sum / static_cast<double>(predicted);
   if (reference) result["mean_kl"] = kl / static_cast<double>(wanted);
-  result["session_bytes"] = session->memory_bytes();
+  result["session_bytes"] = session->memory().own + session->memory().shared;
   const auto memory = get(culet::context_memory(*model, session->options()));
   result["payload_bytes"] = memory.payload;
   result["allocated_bytes"] = memory.allocated;
@@ -289,7 +289,7 @@ int main(int argc, char** argv) {
   }
 
   if (const int64_t count = options.number("recompute", 0); count > 0) {
-    const int64_t seen = stream.pinned + stream.window;
+    const int64_t seen = stream.sinks + stream.window;
     double streamed = 0, recomputed = 0;
     const auto fresh = get(Session::make(
         model, {.context = seen, .keys = session_options.keys, .values = session_options.values}));

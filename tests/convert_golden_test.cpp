@@ -1165,7 +1165,7 @@ TEST_F(Convert, SourcesAreNotOverwritten) {
   write_text(family, "family llama\ninclude llama\n");
   EXPECT_FALSE(convert_model(in, family, {.family = family}));
   const auto stopped =
-      convert_model(in, folder + "/a.gguf", {.progress = [](uint64_t, uint64_t) { return false; }});
+      convert_model(in, folder + "/a.gguf", {.progress = [](const Progress&) { return false; }});
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   EXPECT_FALSE(std::filesystem::exists(folder + "/a.gguf"));

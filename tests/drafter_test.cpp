@@ -153,7 +153,7 @@ TEST(Drafter, LogitsAndHiddenRowsAreTheReferences) {
   const double logits_abs = expected["tolerance"]["logits_abs"].get<double>();
   const double hidden_abs = expected["tolerance"]["hidden_abs"].get<double>();
   const Pair pair = load_pair({.threads = 2, .precise = true});
-  EXPECT_EQ(pair.drafter->info().kind, "drafter");
+  EXPECT_EQ(pair.drafter->info().kind, ModelKind::kDraft);
   EXPECT_EQ(pair.drafter->info().vocabulary_size, 512);
   ASSERT_FALSE(expected["cases"].empty());
   for (const json& c : expected["cases"]) {
@@ -359,7 +359,7 @@ TEST(Drafting, ChangesNothingOfTheSession) {
       const std::vector<float> logits = copy((*one)->logits());
       chain(*pair.drafter, **one, 3, hidden, 4);
       EXPECT_EQ((*one)->length(), length);
-      EXPECT_EQ((*one)->memory_bytes(), (*alone)->memory_bytes());
+      EXPECT_EQ(held_bytes(**one), held_bytes(**alone));
       EXPECT_EQ(first_difference({copy((*one)->logits())}, {logits}), "");
       expect_ok((*one)->save(files("drafted")));
       expect_ok((*alone)->save(files("alone")));
@@ -393,9 +393,9 @@ TEST(Drafting, KeepsTheTargetAlive) {
   const auto drafter = drafter_of(load(target_file()));
   EXPECT_NE(drafter->explain().find("target.token_embd.weight{64,512}"), std::string::npos)
       << drafter->explain();
-  EXPECT_EQ(drafter->piece(300, true), one->model().vocabulary().piece(300, true));
+  EXPECT_EQ(drafter->vocabulary().piece(300, true), one->model().vocabulary().piece(300, true));
   EXPECT_GT(costs(*drafter).row_operations, 0u);
-  EXPECT_EQ(context_bytes(*drafter, {}), 0u);
+  EXPECT_TRUE(context_memory(*drafter, {})->layers.empty());
 }
 
 // ---------------------------------------------------------------- a round of guesses
@@ -627,12 +627,12 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
                  {"computes 511 logits", target_file(), "512 tokens"});
   Token id = 260;  // of a word that the file spells as it is
   const auto spelled = [&] {
-    const std::string piece = options.target->piece(id, true);
+    const std::string piece = options.target->vocabulary().piece(id, true);
     return piece.size() > 2 && std::all_of(piece.begin(), piece.end(),
                                            [](unsigned char c) { return std::isalpha(c) != 0; });
   };
   while (!spelled()) ASSERT_LT(++id, 512);
-  const std::string word = options.target->piece(id, true);
+  const std::string word = options.target->vocabulary().piece(id, true);
   const std::string length = number(word.size(), 8);
   write_changed(drafter_file(), path, length + word,
                 length + std::string(word.size(), word[0] == 'Q' ? 'W' : 'Q'));

@@ -83,7 +83,7 @@ TEST_P(Encoder, HiddenRowsAndWhatPoolingMakesOfThem) {
   const double row = expected_["tolerance"]["hidden_abs"].get<double>();
   const double pooled = expected_["tolerance"]["pooled_abs"].get<double>();
   const auto model = this->model();
-  EXPECT_EQ(model->info().kind, "encoder");
+  EXPECT_EQ(model->info().kind, ModelKind::kEncoder);
   EXPECT_EQ(model->info().hidden_size, static_cast<int64_t>(width_));
   const std::vector<float> hidden = encode_one(*model, tokens_);
   ASSERT_EQ(hidden.size(), tokens_.size() * width_);
@@ -230,7 +230,7 @@ TEST_P(Encoder, WhatCannotBeReadIsAnErrorBeforeAnyWork) {
   EXPECT_EQ(encode_all(*model, all)[1].size(), most * width_);
   all[1].push_back(9);
   int calls = 0;
-  const auto count = [&](int64_t, int64_t) { return ++calls > 0; };
+  const auto count = [&](const Progress&) { return ++calls > 0; };
   auto rows = encode(*model, all, count);
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().code, ErrorCode::kExhausted);
@@ -261,9 +261,9 @@ TEST_P(Encoder, StopsWhenAsked) {
   const auto model = this->model();
   std::vector<int64_t> done;
   const Sequences all(20, tokens_);
-  const auto two = [&](int64_t now, int64_t whole) {
-    EXPECT_EQ(whole, static_cast<int64_t>(20 * tokens_.size()));
-    done.push_back(now);
+  const auto two = [&](const Progress& p) {
+    EXPECT_EQ(p.total, 20 * tokens_.size());
+    done.push_back(static_cast<int64_t>(p.done));
     return done.size() < 2;
   };
   const auto rows = encode(*model, all, two);
@@ -292,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Encoder, testing::Values("bert", "modernbert", "g
 
 TEST(Decoder, MakesNoVectors) {
   const auto model = load(file_of("llama/model.gguf"));
-  EXPECT_EQ(model->info().kind, "decoder");
+  EXPECT_EQ(model->info().kind, ModelKind::kDecoder);
   const auto rows = encode(*model, Sequences{{1, 2, 3}});
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().code, ErrorCode::kUnsupported);

@@ -249,7 +249,7 @@ TEST(RealStream, Gemma3NeverTakesMoreThan22MB) {
   EXPECT_LE(memory->allocated, 22'000'000u);
   const auto made = Session::make(model, options);
   ASSERT_TRUE(made);
-  const engine::SessionImpl& session = static_cast<const engine::SessionImpl&>(**made);
+  const engine::SessionImpl& session = (*made)->impl();
   std::vector<Token> tokens(5100);
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<Token>(1000 + i * 7919 % 50000);

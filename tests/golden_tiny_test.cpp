@@ -240,7 +240,7 @@ TEST(Suppressed, TokensNeverComeAndTheOthersAreAsTheyWere) {
     EXPECT_TRUE(all->entropy > 0 && std::isfinite(all->entropy));
     EXPECT_EQ(all->top.size(), 510u);
     double sum = 0;
-    for (const Candidate& c : all->top) sum += std::exp(static_cast<double>(c.logprob));
+    for (const TokenLogprob& c : all->top) sum += std::exp(static_cast<double>(c.logprob));
     EXPECT_NEAR(sum, 1, 1e-5);
     for (const Token id : banned)
       without[i][static_cast<size_t>(id)] = rows[i][static_cast<size_t>(id)];

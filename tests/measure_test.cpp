@@ -87,7 +87,7 @@ TEST(Profile, ACancelledProfileStopsTiming) {
   const auto model = load(llama());
   const auto one = session(model);
   const auto stopped = profile(*one, some_tokens(20), some_tokens(9),
-                               [](int64_t done, int64_t) { return done < 22; });
+                               [](const Progress& p) { return p.done < 22; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   expect_ok(one->append(some_tokens(3)));

@@ -14,12 +14,12 @@ culet::Result<void> ask(const char* path, const char* question) {
   CULET_TRY(const auto finished,
             culet::generate(*session, prompt, {}, [](const culet::Event& event) {
               if (const auto* delta = std::get_if<culet::TextDelta>(&event)) {
-                std::fputs(delta->text.c_str(), stdout);
+                std::fwrite(delta->text.data(), 1, delta->text.size(), stdout);
                 std::fflush(stdout);
               }
               return true;
             }));
-  std::printf("\n%lld tokens\n", static_cast<long long>(finished.generated_tokens));
+  std::printf("\n%lld tokens\n", static_cast<long long>(finished.cost.generated_tokens));
   return {};
 }
 
