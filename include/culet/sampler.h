@@ -163,10 +163,10 @@ class Sampler final {
 
   // The distribution that the last successful pick() or verify() drew from (p), after all steps:
   // tokens with a probability above 0, likeliest first. Empty before the first pick and in a fresh
-  // copy. Valid until the next call of a member that is not const. The logits need not live on.
+  // copy. Valid until the next pick() or verify(). The logits need not live on.
   std::span<const TokenProbability> candidates();
   // Of any token under that distribution; 0 where candidates() is empty.
-  double probability(Token id) const;
+  double probability(Token id);
 
   const SamplerOptions& options() const;  // `seed` is the one given to make()
   uint64_t draws() const { return draws_; }
@@ -189,7 +189,7 @@ class Sampler final {
   std::shared_ptr<const Setup> setup_;
   uint64_t seed_ = 0, draws_ = 0;
   double mu_ = 0;
-  std::unique_ptr<Work> work_;
+  std::unique_ptr<Work> work_;  // made by the first pick
 };
 
 }  // namespace culet

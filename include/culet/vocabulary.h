@@ -26,17 +26,23 @@ class Vocabulary final {
   std::string piece(Token id, bool special) const;
   bool is_end_of_generation(Token id) const;
 
- private:
+ public:
   std::shared_ptr<const text::Tokenizer> tokenizer_;
 };
 
 class TextStream final {
  public:
   static Result<TextStream> make(const Vocabulary& vocabulary, std::span<const std::string> stops);
+  TextStream(TextStream&&) noexcept;
+  ~TextStream();
   std::string_view push(Token token);
   std::string_view flush();
   bool stopped() const;
   const std::string& stop() const;
+ private:
+  TextStream();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace culet

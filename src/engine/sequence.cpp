@@ -123,7 +123,7 @@ Result<std::unique_ptr<Sequence>> Sequence::make(SequenceId id, SequenceRequest 
   if (asked.generate) {
     const Model& model = *session.model();
     CULET_TRY_VOID(check_room(session, sequence->append_.size()));
-    CULET_TRY(Sampler sampler, Sampler::make(model.vocabulary(), asked.generate->sampling));
+    CULET_TRY(Sampler sampler, Sampler::make(model.vocabulary().size(), asked.generate->sampling));
     CULET_TRY(TextStream text, TextStream::make(model.vocabulary(), asked.generate->stop));
     sequence->answer_ = std::make_unique<Answer>(model, *asked.generate, std::move(sampler),
                                                  std::move(text));

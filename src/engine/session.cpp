@@ -193,4 +193,8 @@ Result<Session::PrefixReuse> Session::set_tokens(std::span<const Token> tokens,
   return PrefixReuse{reused, wanted - reused, evicted()};
 }
 
+SessionMemory Session::memory() const {
+  return {impl_->timeline().caches.held_bytes() + logits().size_bytes() + tokens().size_bytes(), 0};
+}
+
 }  // namespace culet
