@@ -380,7 +380,7 @@ TEST(Generate, PenaltiesLookAtPromptAndAnswer) {
   const auto prompt = some_tokens(30);
   GenerateOptions made = options(60);
   made.sampling.presence_penalty = 100;
-  made.sampling.repeat_window = -1;
+  made.sampling.repeat_last_n = -1;
   Recorded all;
   ASSERT_TRUE(generate(*session(model), prompt, made, recorder(&all)));
   std::set<Token> seen(prompt.begin(), prompt.end());

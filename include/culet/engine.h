@@ -14,6 +14,8 @@
 #pragma once
 
 #include "culet/result.h"
+#include "culet/sampler.h"
+#include "culet/token.h"
 
 #include <cstdint>
 #include <functional>
@@ -27,8 +29,6 @@
 #include <vector>
 
 namespace culet {
-
-using Token = int32_t;
 
 class Model;
 
@@ -61,24 +61,7 @@ struct ModelOptions {
   std::shared_ptr<const Model> target{};
 };
 
-struct LogitBias {
-  Token id;
-  float bias;  // added to the token's logit; -infinity: it never comes
-};
-
-// How a token is drawn (docs/formats/sampling.md has the order of the steps).
-struct Sampling {
-  float temperature = 0.8f;                           // 0: greedy, the lowest id on ties
-  int32_t top_k = 40;                                 // 0: off
-  float top_p = 0.95f;                                // 1: off
-  uint64_t seed = 0;                                  // same seed, same text, on every machine
-  float min_p = 0;                                    // 0: off
-  float typical = 1;                                  // 1: off
-  float repeat_penalty = 1;                           // 1: off
-  float presence_penalty = 0, frequency_penalty = 0;  // 0: off
-  int32_t repeat_window = 64;  // last tokens, prompt and answer, that penalties look at; -1: all
-  std::vector<LogitBias> logit_bias{};
-};
+using Sampling = SamplerOptions;
 
 // What `culet show` prints.
 struct ModelInfo {

@@ -25,7 +25,7 @@ Json to_json(const Sampling& sampling) {
           {"top_p", sampling.top_p},
           {"min_p", sampling.min_p},
           {"repeat_penalty", sampling.repeat_penalty},
-          {"repeat_window", sampling.repeat_window}};
+          {"repeat_window", sampling.repeat_last_n}};
 }
 
 // The files of a split model, which only --sha256 asks for.
@@ -197,7 +197,7 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
   line("sampling",
        fmt::format("temperature {}, top-k {}, top-p {}, min-p {}, repeat penalty {} of {}",
                    info.sampling.temperature, info.sampling.top_k, info.sampling.top_p,
-                   info.sampling.min_p, info.sampling.repeat_penalty, info.sampling.repeat_window));
+                   info.sampling.min_p, info.sampling.repeat_penalty, info.sampling.repeat_last_n));
   text += cache_lines(info);
   line("instruction set", fmt::format("{} (usable here: {})", info.isa, usable_sets()));
   line("threads", fmt::format("{}", info.threads));

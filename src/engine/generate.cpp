@@ -7,7 +7,6 @@
 #include "base/float_mode.h"
 #include "culet/engine.h"
 #include "engine/model_impl.h"
-#include "sample/chain.h"
 #include "sample/logprobs.h"
 #include "sample/stops.h"
 #include "text/tokenizer.h"
@@ -36,7 +35,7 @@ class Stopwatch {
 
 class Generation {
  public:
-  Generation(Session& session, const GenerateOptions& options, sample::Sampler sampler,
+  Generation(Session& session, const GenerateOptions& options, Sampler sampler,
              const EventFn& on_event)
       : session_(session),
         options_(options),
@@ -60,7 +59,7 @@ class Generation {
 
   Session& session_;
   const GenerateOptions& options_;
-  sample::Sampler sampler_;
+  Sampler sampler_;
   sample::LogProbs logprobs_;
   text::Detokenizer detokenizer_;
   sample::StopFilter stops_;
@@ -111,8 +110,7 @@ Result<bool> Generation::step(Token token) {
 Result<FinishReason> Generation::answer() {
   while (true) {
     if (const auto end = must_end()) return *end;
-    CULET_TRY(const Token token, sampler_.pick(session_.logits(), static_cast<uint64_t>(generated_),
-                                               session_.tokens()));
+    CULET_TRY(const Token token, sampler_.pick(session_.logits(), session_.tokens()));
     if (session_.model().is_end_of_generation(token)) return FinishReason::kStop;
     CULET_TRY(const bool go_on, step(token));
     if (!go_on) return FinishReason::kCancelled;
@@ -161,34 +159,14 @@ Result<void> check_room(const Session& session, std::span<const Token> prompt) {
   return {};
 }
 
-// `biases` outlives the result.
-sample::SamplingOptions sampling_options(const Sampling& from,
-                                         std::vector<sample::LogitBias>* biases) {
-  for (const LogitBias& b : from.logit_bias) biases->push_back({b.id, b.bias});
-  return {.temperature = from.temperature,
-          .top_k = from.top_k,
-          .top_p = from.top_p,
-          .seed = from.seed,
-          .min_p = from.min_p,
-          .typical = from.typical,
-          .repeat_penalty = from.repeat_penalty,
-          .presence_penalty = from.presence_penalty,
-          .frequency_penalty = from.frequency_penalty,
-          .repeat_window = from.repeat_window,
-          .logit_bias = *biases};
-}
-
 }  // namespace
 
 Result<Finished> generate(Session& session, std::span<const Token> prompt,
                           const GenerateOptions& options, const EventFn& on_event) {
   CULET_TRY_VOID(check_room(session, prompt));
-  std::vector<sample::LogitBias> biases;
-  const sample::SamplingOptions sampling = sampling_options(options.sampling, &biases);
-  CULET_TRY_VOID(sample::check(sampling, session.model().info().vocabulary));
+  CULET_TRY(Sampler sampler, Sampler::make(session.model().info().vocabulary, options.sampling));
   CULET_TRY_VOID(sample::check_stops(options.stop));
   base::set_float_mode();
-  sample::Sampler sampler(engine::impl(session.model()).loaded().kernels, sampling);
   return Generation(session, options, std::move(sampler), on_event).run(prompt);
 }
 

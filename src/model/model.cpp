@@ -246,7 +246,7 @@ constexpr SamplingKey kSamplingKeys[] = {
     {"penalty_repeat", 0.01, 100,
      [](Sampling* s, double x) { s->repeat_penalty = static_cast<float>(x); }},
     {"penalty_last_n", -1, INT32_MAX,
-     [](Sampling* s, double x) { s->repeat_window = static_cast<int32_t>(x); }},
+     [](Sampling* s, double x) { s->repeat_last_n = static_cast<int32_t>(x); }},
 };
 
 void read_sampling(const format::GgufFile& file, ModelInfo* info) {
