@@ -16,6 +16,7 @@
 #include "culet/result.h"
 #include "culet/sampler.h"
 #include "culet/token.h"
+#include "culet/vocabulary.h"
 
 #include <cstdint>
 #include <functional>
@@ -112,6 +113,7 @@ class Model {
   virtual ~Model() = default;
 
   virtual const ModelInfo& info() const = 0;
+  virtual const Vocabulary& vocabulary() const = 0;
   // The plan as text, one operation a line (see docs/formats/arch.md).
   virtual std::string explain() const = 0;
 

@@ -164,7 +164,7 @@ Result<void> check_room(const Session& session, std::span<const Token> prompt) {
 Result<Finished> generate(Session& session, std::span<const Token> prompt,
                           const GenerateOptions& options, const EventFn& on_event) {
   CULET_TRY_VOID(check_room(session, prompt));
-  CULET_TRY(Sampler sampler, Sampler::make(session.model().info().vocabulary, options.sampling));
+  CULET_TRY(Sampler sampler, Sampler::make(session.model().vocabulary(), options.sampling));
   CULET_TRY_VOID(sample::check_stops(options.stop));
   base::set_float_mode();
   return Generation(session, options, std::move(sampler), on_event).run(prompt);

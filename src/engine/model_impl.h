@@ -3,6 +3,7 @@
 
 #include "backend/executor.h"
 #include "culet/engine.h"
+#include "engine/vocabulary_impl.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 
@@ -39,9 +40,12 @@ class ModelImpl final : public Model {
  public:
   // target: of a drafter, whose `loaded` refers to it.
   ModelImpl(std::unique_ptr<model::LoadedModel> loaded, std::shared_ptr<const Model> target)
-      : target_(std::move(target)), loaded_(std::move(loaded)) {}
+      : target_(std::move(target)),
+        loaded_(std::move(loaded)),
+        vocabulary_(make_vocabulary(loaded_->tokenizer)) {}
 
   const ModelInfo& info() const override { return loaded_->info; }
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
   std::string explain() const override;
   Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
                                       bool parse_special) const override;
@@ -71,6 +75,7 @@ class ModelImpl final : public Model {
 
   std::shared_ptr<const Model> target_;
   std::unique_ptr<model::LoadedModel> loaded_;
+  Vocabulary vocabulary_;
   mutable std::mutex pass_mutex_;
   mutable std::span<backend::OpCost> costs_;  // guarded by pass_mutex_
   mutable std::mutex idle_mutex_;
