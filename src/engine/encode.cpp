@@ -34,7 +34,7 @@ using Rows = std::vector<std::vector<float>>;
 Result<void> check_model(const ModelImpl& model, const What& what) {
   if (model.info().kind != ModelKind::kEncoder) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{} is a {} (architecture {}), and only encoders make vectors of "
+                fmt::format("{} is of kind {} (architecture {}), and only encoders make vectors of "
                             "texts; take one of those",
                             model.info().path, kind_name(model.info().kind),
                             model.info().architecture));
