@@ -115,7 +115,7 @@ int64_t token_that_ends(const culet::Model& model, std::span<const Token> tokens
   std::string so_far;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const size_t before = so_far.size();
-    so_far += model.vocabulary().piece(tokens[i], true);
+    so_far += model.vocabulary().piece(tokens[i]);
     if (so_far.find(text, before - std::min(before, text.size())) != std::string::npos)
       return static_cast<int64_t>(i);
   }
@@ -246,7 +246,7 @@ int main(int argc, char** argv) {
   result["allocated_bytes"] = memory.allocated;
   result["blocks"] = list;
   for (size_t i = tokens.size() - std::min(tail, tokens.size()); i < tokens.size(); ++i)
-    result["tail"].push_back({{"token", model->vocabulary().piece(tokens[i], true)}, {"nll", nll[i]}});
+    result["tail"].push_back({{"token", model->vocabulary().piece(tokens[i])}, {"nll", nll[i]}});
   if (const std::string text_to_find = options.text("find"); !text_to_find.empty())
     result["found"] = token_that_ends(*model, tokens, text_to_find);
   if (const std::string path = options.text("nll"); !path.empty()) {

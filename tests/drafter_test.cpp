@@ -393,7 +393,7 @@ TEST(Drafting, KeepsTheTargetAlive) {
   const auto drafter = drafter_of(load(target_file()));
   EXPECT_NE(drafter->explain().find("target.token_embd.weight{64,512}"), std::string::npos)
       << drafter->explain();
-  EXPECT_EQ(drafter->vocabulary().piece(300, true), one->model().vocabulary().piece(300, true));
+  EXPECT_EQ(drafter->vocabulary().piece(300), one->model().vocabulary().piece(300));
   EXPECT_GT(costs(*drafter).row_operations, 0u);
   EXPECT_TRUE(context_memory(*drafter, {})->layers.empty());
 }
@@ -627,12 +627,12 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
                  {"computes 511 logits", target_file(), "512 tokens"});
   Token id = 260;  // of a word that the file spells as it is
   const auto spelled = [&] {
-    const std::string piece = options.target->vocabulary().piece(id, true);
+    const std::string piece = options.target->vocabulary().piece(id);
     return piece.size() > 2 && std::all_of(piece.begin(), piece.end(),
                                            [](unsigned char c) { return std::isalpha(c) != 0; });
   };
   while (!spelled()) ASSERT_LT(++id, 512);
-  const std::string word = options.target->vocabulary().piece(id, true);
+  const std::string word = options.target->vocabulary().piece(id);
   const std::string length = number(word.size(), 8);
   write_changed(drafter_file(), path, length + word,
                 length + std::string(word.size(), word[0] == 'Q' ? 'W' : 'Q'));

@@ -76,7 +76,7 @@ void expect_near(const A& a, const B& b, const std::string& what) {
 }
 
 std::string show(const StreamOptions& s) {
-  return fmt::format("{} pinned, window {}", s.pinned, s.window);
+  return fmt::format("{} sinks, window {}", s.sinks, s.window);
 }
 
 class Stream : public testing::TestWithParam<const char*> {

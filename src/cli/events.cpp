@@ -38,10 +38,10 @@ Json to_json(const TextDelta& delta, const Model& model) {
   Json top = Json::array();
   for (const TokenLogprob& candidate : delta.top) {
     top.push_back({{"id", candidate.id},
-                   {"text", model.vocabulary().piece(candidate.id, true)},
+                   {"text", model.vocabulary().piece(candidate.id)},
                    {"logprob", shortest(candidate.logprob)}});
   }
-  event.update({{"piece", model.vocabulary().piece(delta.id, true)},
+  event.update({{"piece", model.vocabulary().piece(delta.id)},
                 {"logprob", shortest(*delta.logprob)},
                 {"top", top}});
   return event;

@@ -41,7 +41,7 @@ class Scorer {
     out_.write(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   Json token_line(int64_t position, Token id) const {
-    return {{"pos", position}, {"id", id}, {"text", model_.vocabulary().piece(id, true)}};
+    return {{"pos", position}, {"id", id}, {"text", model_.vocabulary().piece(id)}};
   }
 
   Session& session_;
@@ -56,7 +56,7 @@ Json Scorer::top_of(const Distribution& distribution) const {
   Json list = Json::array();
   for (const TokenLogprob& candidate : distribution.top) {
     list.push_back({{"id", candidate.id},
-                    {"text", model_.vocabulary().piece(candidate.id, true)},
+                    {"text", model_.vocabulary().piece(candidate.id)},
                     {"logprob", shortest(candidate.logprob)}});
   }
   return list;

@@ -34,7 +34,7 @@ class Answer final {
   std::string_view flush() { return text_.flush(); }
 
   std::optional<FinishReason> must_end(const SessionImpl& session) const {
-    if (text_.stopped()) return FinishReason::kStop;
+    if (text_.stop() >= 0) return FinishReason::kStop;
     if (options_.max_tokens >= 0 && size() >= options_.max_tokens) return FinishReason::kLength;
     if (session.length() >= session.context()) return FinishReason::kContext;
     return std::nullopt;
@@ -123,8 +123,8 @@ Result<std::unique_ptr<Sequence>> Sequence::make(SequenceId id, SequenceRequest 
   if (asked.generate) {
     const Model& model = *session.model();
     CULET_TRY_VOID(check_room(session, sequence->append_.size()));
-    CULET_TRY(Sampler sampler, Sampler::make(model.vocabulary().size(), asked.generate->sampling));
-    CULET_TRY(TextStream text, TextStream::make(model.vocabulary(), asked.generate->stop));
+    CULET_TRY(Sampler sampler, Sampler::make(model.vocabulary(), asked.generate->sampling));
+    CULET_TRY(TextStream text, TextStream::make(model.vocabulary(), {.stops = asked.generate->stop}));
     sequence->answer_ = std::make_unique<Answer>(model, *asked.generate, std::move(sampler),
                                                  std::move(text));
   }
@@ -191,9 +191,9 @@ void Sequence::end(FinishReason reason) {
   if (answer_) {
     const std::string_view rest = answer_->flush();
     if (!rest.empty()) emit(TextDelta{rest, -1});
-    if (answer_->text().stopped()) {
+    if (answer_->text().stop() >= 0) {
       reason = FinishReason::kStop;
-      stop = answer_->text().stop();
+      stop = request_.generate->stop[static_cast<size_t>(answer_->text().stop())];
     }
   }
   close_cost();

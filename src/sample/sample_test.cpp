@@ -120,7 +120,7 @@ SamplerOptions plain(float temperature, int32_t top_k, float top_p, uint64_t see
   return {.temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = seed, .min_p = 0};
 }
 
-TEST(Chain, FollowsTheReference) {
+TEST(Sampler, FollowsTheReference) {
   const kernels::Kernels k = table();
   for (float temperature : {0.3f, 0.8f, 1.0f, 2.5f}) {
     for (int32_t top_k : {0, 2, 40, 100000}) {
@@ -138,7 +138,7 @@ TEST(Chain, FollowsTheReference) {
   }
 }
 
-TEST(Chain, DrawsInProportion) {
+TEST(Sampler, DrawsInProportion) {
   const kernels::Kernels k = table();
   const std::vector<float> row = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
   const SamplerOptions o = plain(1, 0, 1, 7);
@@ -149,7 +149,7 @@ TEST(Chain, DrawsInProportion) {
   EXPECT_NEAR(counts[2] / 20000.0, 0.2, 0.015);
 }
 
-TEST(Chain, GreedyTakesTheLowestIdOfTheHighest) {
+TEST(Sampler, GreedyTakesTheLowestIdOfTheHighest) {
   std::vector<float> row = random_row(1000, 1);
   row[700] = row[300] = row[900] = 50;
   EXPECT_EQ(pick(row, {.temperature = 0}), 300);
@@ -157,13 +157,13 @@ TEST(Chain, GreedyTakesTheLowestIdOfTheHighest) {
   EXPECT_EQ(pick(row, {.temperature = 1e-30f, .top_k = 1}), 300);
 }
 
-TEST(Chain, SmallTopPKeepsTheBest) {
+TEST(Sampler, SmallTopPKeepsTheBest) {
   std::vector<float> row = random_row(1000, 2);
   row[123] = 30;
   for (uint64_t n = 0; n < 50; ++n) EXPECT_EQ(pick(row, plain(1, 0, 1e-6f, 3), n), 123);
 }
 
-TEST(Chain, SuppressedTokensNeverCome) {
+TEST(Sampler, SuppressedTokensNeverCome) {
   std::vector<float> row(100, -kInf);
   row[17] = 1, row[60] = 1;
   int seen[2] = {};
@@ -177,7 +177,7 @@ TEST(Chain, SuppressedTokensNeverCome) {
   EXPECT_EQ(pick(row, {.temperature = 0}), 17);
 }
 
-TEST(Chain, EveryInstructionSetPicksTheSame) {
+TEST(Sampler, EveryInstructionSetPicksTheSame) {
   const kernels::Kernels scalar = table("scalar");
   for (const kernels::IsaLevel* level = kernels::isa_levels(); level->name != nullptr; ++level) {
     if (!level->usable) continue;
@@ -192,7 +192,7 @@ TEST(Chain, EveryInstructionSetPicksTheSame) {
   }
 }
 
-TEST(Chain, BadRowsAreErrors) {
+TEST(Sampler, BadRowsAreErrors) {
   const kernels::Kernels k = table();
   for (float temperature : {0.0f, 1.0f}) {
     const SamplerOptions o{.temperature = temperature};
