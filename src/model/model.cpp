@@ -412,6 +412,11 @@ Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
   }
   CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->tensors(),
                                                         model->kernels, *model->pool, prepare));
+  const ModelInfo& info = model->info;
+  const uint64_t left = options.memory_limit == 0
+                            ? UINT64_MAX
+                            : options.memory_limit - info.packed_bytes - info.converted_bytes;
+  model->memory = std::make_shared<cache::MemoryPool>(left, info.workspace_bytes);
   return {};
 }
 
