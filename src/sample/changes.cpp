@@ -7,7 +7,6 @@
 #include "sample/ranking.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace culet::sample {
 namespace {
@@ -28,21 +27,16 @@ std::span<const Token> last_tokens(std::span<const Token> history, int32_t n) {
 void copy_allowed(const TokenMask& mask, std::span<const float> logits, std::vector<float>* row) {
   row->resize(logits.size());
   for (size_t i = 0; i < mask.words().size(); ++i) {
-    const uint64_t allowed = mask.valid(i);
+    const uint64_t allowed = mask.words()[i];
     const size_t first = i * 64, n = std::min<size_t>(64, logits.size() - first);
-    const auto from = logits.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto to = row->begin() + static_cast<std::ptrdiff_t>(first);
-    const bool most = std::popcount(allowed) > 32;
-    if (most) {
+    const float* from = logits.data() + first;
+    float* to = row->data() + first;
+    if (allowed == 0) {
+      std::fill_n(to, n, kSuppressed);
+    } else if (allowed == ~uint64_t{0}) {
       std::copy_n(from, n, to);
     } else {
-      std::fill_n(to, n, kSuppressed);
-    }
-    // The fewer of the two kinds, one by one; bits behind the last token are 0.
-    const uint64_t inside = n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
-    for (uint64_t bits = most ? ~allowed & inside : allowed; bits != 0; bits &= bits - 1) {
-      const size_t id = first + static_cast<size_t>(std::countr_zero(bits));
-      (*row)[id] = most ? kSuppressed : logits[id];
+      for (size_t j = 0; j < n; ++j) to[j] = ((allowed >> j) & 1) != 0 ? from[j] : kSuppressed;
     }
   }
 }
