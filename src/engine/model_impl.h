@@ -66,8 +66,6 @@ class ModelImpl final : public Model {
 
  private:
   friend class WorkspaceLease;
-  Result<std::vector<chat::Piece>> render(std::span<const Message> messages,
-                                          const ChatOptions& options) const;
 
   std::shared_ptr<const Model> target_;
   std::unique_ptr<model::LoadedModel> loaded_;

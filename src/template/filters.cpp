@@ -650,7 +650,7 @@ Result<Value> function_strftime_now(Call& c) {
       char buffer[128];
       const std::string directive = text.bytes().substr(i, size);
       const size_t written = strftime(buffer, sizeof buffer, directive.c_str(), &local);
-      out.append({buffer, written}, text.user_at(i));
+      out.append({buffer, written}, text.source_at(i));
     }
     i += size;
   }

@@ -25,7 +25,7 @@ Result<Value> map_characters(Call& c, F&& convert) {
     const size_t size = unicode::decode(text.bytes(), at).size;
     piece.clear();
     convert(piece, text.bytes(), at, size);
-    out.append(piece, text.user_at(at));
+    out.append(piece, text.source_at(at));
     at += size;
   }
   return factory(c).string(std::move(out), markup_of(c.self));
@@ -444,7 +444,7 @@ Result<Value> string_expandtabs(Call& c) {
     const unicode::Character ch = unicode::decode(text.bytes(), at);
     if (ch.code == '\t') {
       const int64_t blanks = size > 0 ? size - column % size : 0;
-      out.append(std::string(static_cast<size_t>(blanks), ' '), text.user_at(at));
+      out.append(std::string(static_cast<size_t>(blanks), ' '), text.source_at(at));
       column += blanks;
     } else {
       out.append(text, at, ch.size);
@@ -477,7 +477,7 @@ Result<Value> filter_indent(Call& c) {
   Text out;
   for (size_t i = 0; i < lines.size(); ++i) {
     const size_t size = lines[i].to - lines[i].from;
-    if (i > 0) out.append("\n", text.user_at(lines[i].from - 1));
+    if (i > 0) out.append("\n", text.source_at(lines[i].from - 1));
     const bool wanted = i == 0 ? bool_arg(c, 1, false) : blank || size > 0;
     if (wanted) out.append(indent);
     out.append(text, lines[i].from, size);

@@ -56,7 +56,7 @@ class VocabularyTokenizer final : public Tokenizer {
   }
   Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
                                              bool add_special) const override {
-    return encode_pieces(pieces, add_special, Part::kWhole);
+    return encode_pieces(pieces, add_special, Part::kFirst);
   }
 
   int32_t size() const override { return table_.size(); }

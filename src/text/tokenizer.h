@@ -68,7 +68,8 @@ class Tokenizer {
   virtual Result<std::vector<Token>> tokenize(std::string_view text,
                                               TokenizeOptions options) const = 0;
   // Pieces of a rendered chat: special tokens are honoured in template pieces only. BOS handling as
-  // add_special; a BOS that the template itself wrote is not doubled.
+  // add_special; a BOS that the template itself wrote is not doubled. No EOS is added: a prompt is
+  // there to be continued.
   struct Piece {
     std::string_view text;
     bool is_template;
