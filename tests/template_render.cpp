@@ -40,9 +40,8 @@ Result<Json> render_request(const ChatTemplate& chat, const Json& request, const
   Json reply = rendered(rendering.text);
   reply["data"] = data;
   reply["unused"] = Json::array();
-  const auto shown = chat_layer::shown_parts(rendering.text, labels.parts.size());
-  for (size_t i = 0; i < shown.size(); ++i) {
-    if (!shown[i]) reply["unused"].push_back(labels.parts[i].path);
+  for (const auto& part : chat_layer::unused_parts(conversation, labels, rendering)) {
+    reply["unused"].push_back(part.path);
   }
   return reply;
 }

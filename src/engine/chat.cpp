@@ -2,14 +2,12 @@
 // rendered by the file's template, and tokenized with control tokens in the template's text only.
 #include "culet/chat.h"
 
-#include "base/json.h"
 #include "engine/model_impl.h"
 #include "template/conversation.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <utility>
 
 namespace culet {
@@ -74,32 +72,6 @@ Result<chat::Text> behind_answer(const chat::Text& text, uint32_t origin) {
               "from a session's tokens; send the whole conversation instead");
 }
 
-bool is_blank(const Json& json) {
-  if (json.is_string()) {
-    return json.get_ref<const std::string&>().find_first_not_of(" \t\r\n\v\f") == std::string::npos;
-  }
-  if (!json.is_structured()) return json.is_null();
-  return std::all_of(json.begin(), json.end(), is_blank);
-}
-
-std::vector<UnusedPart> unused_parts(const chat::Conversation& conversation,
-                                     const chat::Labels& labels, const chat::Rendering& rendering) {
-  std::vector<UnusedPart> unused;
-  const std::vector<bool> shown = chat::shown_parts(rendering.text, labels.parts.size());
-  std::vector<bool> blank(labels.parts.size(), false);
-  for (const auto& [node, mark] : labels.marks) {
-    if (mark.origin > 0 && !mark.program && is_blank(*node)) blank[mark.origin - 1] = true;
-  }
-  for (size_t i = 0; i < shown.size(); ++i) {
-    if (!shown[i] && !blank[i] && !labels.parts[i].path.empty()) unused.push_back(labels.parts[i]);
-  }
-  for (const std::string& name : rendering.unread) {
-    if (!conversation.variables.contains(name)) continue;
-    unused.push_back({ChatPart::kVariable, "variables." + name});
-  }
-  return unused;
-}
-
 Result<const chat::ChatTemplate*> template_of(const LoadedModel& model) {
   if (model.chat) return model.chat.get();
   const std::string why = model.chat_error.empty()
@@ -138,7 +110,7 @@ Result<ChatPrompt> render(const LoadedModel& model, chat::Conversation conversat
     CULET_TRY(rendering.text, behind_answer(rendering.text, answer));
   }
   CULET_TRY(ChatPrompt prompt, make_prompt(model, rendering.text, !options.after_answer));
-  prompt.unused = unused_parts(conversation, labels, rendering);
+  prompt.unused = chat::unused_parts(conversation, labels, rendering);
   return prompt;
 }
 

@@ -493,6 +493,15 @@ class Labeler {
   Labels labels_;
 };
 
+// Content that is nothing but white space.
+bool is_blank(const Json& json) {
+  if (json.is_null()) return true;
+  if (json.is_string()) return string_of(json).find_first_not_of(" \t\r\n\v\f") == std::string::npos;
+  return json.is_array() && std::all_of(json.begin(), json.end(), [](const Json& part) {
+           return part.is_object() && part.contains("text") && is_blank(part["text"]);
+         });
+}
+
 }  // namespace
 
 Result<Conversation> read_conversation(std::string_view messages, std::string_view tools,
@@ -545,6 +554,25 @@ std::vector<bool> shown_parts(const Text& text, size_t parts) {
     if (origin > 0 && origin <= parts) shown[origin - 1] = true;
   }
   return shown;
+}
+
+std::vector<UnusedPart> unused_parts(const Conversation& conversation, const Labels& labels,
+                                     const Rendering& rendering) {
+  const size_t parts = labels.parts.size();
+  const std::vector<bool> shown = shown_parts(rendering.text, parts);
+  std::vector<bool> blank(parts, false);
+  for (const auto& [node, mark] : labels.marks) {
+    if (mark.origin > 0 && !mark.program) blank[mark.origin - 1] = is_blank(*node);
+  }
+  std::vector<UnusedPart> unused;
+  for (size_t i = 0; i < parts; ++i) {
+    if (!shown[i] && !blank[i] && !labels.parts[i].path.empty()) unused.push_back(labels.parts[i]);
+  }
+  for (const std::string& name : rendering.unread) {
+    if (!conversation.variables.contains(name)) continue;
+    unused.push_back({ChatPart::kVariable, "variables." + name});
+  }
+  return unused;
 }
 
 }  // namespace culet::chat

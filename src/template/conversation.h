@@ -46,4 +46,9 @@ Labels label(const nlohmann::ordered_json& data, size_t hidden = 0);
 // For each part whether a byte of it is in the text. [parts]
 std::vector<bool> shown_parts(const Text& text, size_t parts);
 
+// The parts of which no byte was shown, less those that are only white space, and the variables of
+// the conversation that were not read.
+std::vector<UnusedPart> unused_parts(const Conversation& conversation, const Labels& labels,
+                                     const Rendering& rendering);
+
 }  // namespace culet::chat

@@ -41,7 +41,7 @@ Json text_parts() {
 Json tools() {
   const Json city = {{"type", "string"}, {"description", "culetcity"}};
   const Json parameters = {
-      {"type", "object"}, {"properties", {{"culetkey", city}}}, {"required", {"culetkey"}}};
+      {"type", "object"}, {"properties", {{"culetfield", city}}}, {"required", {"culetfield"}}};
   return Json::array(
       {{{"type", "function"},
         {"function",
@@ -162,17 +162,17 @@ class Prober {
         !unknown || replaced(known->text, "developer", "delevoper") != unknown->text;
   }
 
-  // Whether the call and its arguments are there, in the form that calls have.
-  bool shows_call(const Json& arguments, const Json& content) {
-    const auto shown = render(Json::array({user(), calling(Json::array({call(arguments)}), content), result("culetresult")}),
-                              tools());
-    if (!shown || !shown->shows("messages[1].tool_calls[0]")) return false;
-    if (!has(shown->text, "culetvalue")) return false;
+  // The text, if the call and its arguments are there in the form that calls have.
+  std::optional<Shown> call_shown(const Json& arguments, const Json& content) {
+    auto shown = render(Json::array({user(), calling(Json::array({call(arguments)}), content),
+                                     result("culetresult")}),
+                        tools());
+    if (!shown || !shown->shows("messages[1].tool_calls[0]")) return std::nullopt;
+    if (!has(shown->text, "culetvalue")) return std::nullopt;
     const bool twice_quoted = has(shown->text, "\\\"culetkey");
     const bool as_python = arguments.is_object() && has(shown->text, "'culetkey': ");
-    if (twice_quoted || as_python) return false;
-    traits_.tool_results = shown->shows("messages[2].content");
-    return true;
+    if (twice_quoted || as_python) return std::nullopt;
+    return shown;
   }
 
   void calls() {
@@ -180,21 +180,29 @@ class Prober {
     const Json object = {{"culetkey", "culetvalue"}};
     const Json text = R"({"culetkey": "culetvalue"})";
     for (const bool as_text : {false, true}) {
-      for (const bool null_content : {true, false}) {
-        if (!shows_call(as_text ? text : object, null_content ? Json() : Json(""))) continue;
-        traits_.tool_calls = true;
-        traits_.text_arguments = as_text;
-        traits_.null_content = null_content;
-        arguments_ = as_text ? text : object;
-        content_ = null_content ? Json() : Json("");
-        const Json two = Json::array({call(arguments_), call(arguments_, "call00002")});
-        const auto shown =
-            render(Json::array({user(), calling(two, content_), result("a"), result("b", "call00002")}), tools());
-        traits_.parallel_calls = shown && shown->shows("messages[1].tool_calls[0]") &&
-                                 shown->shows("messages[1].tool_calls[1]");
-        return;
-      }
+      arguments_ = as_text ? text : object;
+      const auto null = call_shown(arguments_, nullptr);
+      const auto empty = call_shown(arguments_, "");
+      if (!null && !empty) continue;
+      traits_.tool_calls = true;
+      traits_.text_arguments = as_text;
+      // Callers say null; some templates would print it.
+      traits_.null_content = null && (!empty || !has(null->text, "None"));
+      content_ = traits_.null_content ? Json() : Json("");
+      const Shown& shown = traits_.null_content ? *null : *empty;
+      traits_.tool_results = shown.shows("messages[2].content");
+      traits_.parallel_calls = shows_two_calls();
+      return;
     }
+  }
+
+  bool shows_two_calls() {
+    const Json two = Json::array({call(arguments_), call(arguments_, "call00002")});
+    const auto shown = render(Json::array({user(), calling(two, content_), result("culetone"),
+                                           result("culettwo", "call00002")}),
+                              tools());
+    return shown && shown->shows("messages[1].tool_calls[0]") &&
+           shown->shows("messages[1].tool_calls[1]");
   }
 
   void parts() {
