@@ -10,7 +10,8 @@
 // recognized. Two things hold for every template:
 // - Text of the conversation never becomes a control token: not a content, a tool's result, an
 //   argument of a call, a description of a tool or a template variable. Only what the template
-//   itself spells, joined with roles, names of tools and keys of their descriptions, can.
+//   itself spells, joined with roles, names of tools and keys of their descriptions, can. The same
+//   holds for other tokens that the template uses as marks, such as <tool_call>.
 // - Nothing that was given disappears silently: ChatPrompt::unused lists what the template left
 //   out, and a member that is not understood is an error that names it.
 //

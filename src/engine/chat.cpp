@@ -89,7 +89,7 @@ Result<ChatPrompt> make_prompt(const LoadedModel& model, const chat::Text& text,
   }
   views.reserve(prompt.pieces.size());
   for (const PromptPiece& piece : prompt.pieces) views.push_back({piece.text, piece.from_template});
-  CULET_TRY(prompt.tokens, model.tokenizer->tokenize_pieces(views, whole));
+  CULET_TRY(prompt.tokens, model.tokenizer->tokenize_pieces(views, whole, model.chat->source()));
   return prompt;
 }
 
