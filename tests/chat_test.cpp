@@ -34,7 +34,7 @@ std::string text_of(const std::string& source, const ChatRequest& request) {
 std::vector<std::string> control_tokens(const Model& model, const std::vector<Token>& ids) {
   std::vector<std::string> found;
   for (const Token id : ids) {
-    if (model.piece(id, false).empty()) found.push_back(model.piece(id, true));
+    if (model.piece(id, false).empty()) found.push_back(model.vocabulary().piece(id));
   }
   return found;
 }
@@ -83,7 +83,7 @@ TEST(ChatTokens, TextOfAConversationNeverBecomesOne) {
     expected.push_back("<|eot_id|>");
   }
   EXPECT_EQ(control_tokens(*model, prompt.tokens), expected);
-  EXPECT_EQ(model->detokenize(prompt.tokens, true), "<|begin_of_text|>" + prompt.text());
+  EXPECT_EQ(model->vocabulary().detokenize(prompt.tokens, true), "<|begin_of_text|>" + prompt.text());
   // All of them are there: 5 that the template wrote, 13 that stay text.
   size_t spelled = 0;
   const std::string text = prompt.text();
