@@ -33,11 +33,11 @@ using Rows = std::vector<std::vector<float>>;
 
 Result<void> check_model(const ModelImpl& model, const What& what) {
   if (model.info().kind != ModelKind::kEncoder) {
-    return fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{} is a {} (architecture {}), and only encoders make vectors of "
-                    "texts; take one of those",
-                    model.info().path, kind_name(model.info().kind), model.info().architecture));
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} is of kind {} (architecture {}), and only encoders make vectors of "
+                            "texts; take one of those",
+                            model.info().path, kind_name(model.info().kind),
+                            model.info().architecture));
   }
   if (what.pooled && model.info().embedding_dimension == 0) {
     return fail(ErrorCode::kUnsupported,
