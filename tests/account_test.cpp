@@ -421,6 +421,49 @@ TEST(Account, WorkspacesCountUnderTheLimit) {
   EXPECT_EQ(model->memory().workspaces, model->info().workspace_bytes);
 }
 
+// ---------------------------------------------------------------- during an append
+
+// A callback may fork and save the session: it has the tokens of before the append.
+TEST(Account, ForksAndSnapshotsDuringAnAppendAreOfBefore) {
+  for (const char* name : kModels) {
+    for (const SessionOptions& options : kAllOptions) {
+      for (const size_t length : {1, 20, 33, 120, 300}) {  // cut back, or kept; one pass, or two
+        SCOPED_TRACE(std::string(name) + ", " + std::to_string(length) + " tokens");
+        const auto model = model_of(name);
+        const auto one = make(model, options), restored = make(model, options),
+                   assigned = make(model, options), cold = make(model, options);
+        const Tokens before = many_tokens(90), new_tokens = many_tokens(length, 2);
+        expect_ok(one->append(before));
+        const std::vector<float> logits = copy(one->logits());
+        std::unique_ptr<Session> fork;
+        const auto look = [&] {
+          fork = one->fork();
+          const auto bytes = one->snapshot();
+          ASSERT_TRUE(bytes);
+          expect_ok(restored->restore(*bytes));
+          expect_ok(assigned->assign(*one));
+        };
+        const auto middle = static_cast<int64_t>(before.size() + length / 2);
+        expect_ok(one->append_each(
+            new_tokens,
+            [&](int64_t index, std::span<const float>) {
+              if (index == middle) look();
+            },
+            [&](const Progress&) { return true; }));
+        ASSERT_TRUE(fork);
+        expect_ok(cold->append(before));
+        expect_ok(cold->append(many_tokens(40, 3)));
+        for (Session* s : {fork.get(), restored.get(), assigned.get()}) {
+          ASSERT_EQ(s->length(), static_cast<int64_t>(before.size()));
+          EXPECT_EQ(copy(s->logits()), logits);
+          expect_ok(s->append(many_tokens(40, 3)));
+          EXPECT_EQ(copy(s->logits()), copy(cold->logits()));
+        }
+      }
+    }
+  }
+}
+
 // ---------------------------------------------------------------- snapshots
 
 // Bytes through a pipe that carries a few at a time, never the same number.

@@ -168,7 +168,7 @@ Result<History> read_history(const SessionImpl& session, const Json& header, Rea
 // The bytes of a snapshot (docs/formats/snapshot.md); `digests`: sha256 of the model's files.
 Result<void> write_snapshot(const SessionImpl& session, const std::vector<std::string>& digests,
                             const cache::Sink& sink) {
-  const Timeline& timeline = session.timeline();
+  const Timeline timeline = session.settled();
   Json header = binding_of(session, digests);
   header["length"] = session.length();
   header["forgotten"] = timeline.history.forgotten();
