@@ -94,6 +94,9 @@ CULET_INLINE Floats select(Ints mask, Floats yes, Floats no) {
   return as_floats(select(mask, as_ints(yes), as_ints(no)));
 }
 CULET_INLINE Floats keep(Ints mask, Floats x) { return as_floats(mask & as_ints(x)); }
+CULET_INLINE Floats drop(Ints mask, Floats x) {
+  return as_floats({vbicq_s32(as_ints(x).a, mask.a), vbicq_s32(as_ints(x).b, mask.b)});
+}
 CULET_INLINE bool any(Ints mask) {
   return vmaxvq_u32(vreinterpretq_u32_s32(vorrq_s32(mask.a, mask.b))) != 0;
 }
@@ -108,8 +111,7 @@ CULET_INLINE Ints lanes_of_bits(uint32_t bits) {
   const uint32x4_t all = vdupq_n_u32(bits);
   return as_ints(vtstq_u32(all, vld1q_u32(kBit)), vtstq_u32(all, vld1q_u32(kBit + 4)));
 }
-// A NaN passes both.
-CULET_INLINE Floats at_least(Floats x, Floats low) { return select(less(x, low), low, x); }
+// A NaN passes.
 CULET_INLINE Floats at_most(Floats x, Floats high) { return select(less(high, x), high, x); }
 
 // n values, 0 <= n; those past the eighth are left to the next vector.

@@ -4,7 +4,8 @@
 // vectorise; each instruction-set file replaces the entries it speeds up and must return THE SAME
 // BITS (ARCHITECTURE.md, Exactness). The arithmetic that makes that possible:
 //   * no contraction (-ffp-contract=off); where fma() is written below it is one rounding;
-//     round to nearest even; subnormals are kept; exp, tanh, sigmoid are our own polynomials.
+//     round to nearest even; subnormals are kept; exp, tanh, sigmoid are our own polynomials, and
+//     exp(x) is 0 for x below -60 ln 2 (math_constants.h, docs/decisions/0011).
 //   * matrix products: one lane is one output. k ascends in blocks of 32; per block one exact int32
 //     dot, then a fixed sequence of one or two fmas. k is never split, so neither batch size nor
 //     tiles nor threads can change a result.
@@ -25,8 +26,8 @@ namespace culet::kernels {
 // ---------------------------------------------------------------- matrix products
 
 // Rows of activations, each quantized by itself: blocks of 32 along k,
-// d = amax / 127, q = nearest-even(x * (127 / amax)); d = 0 and q = 0 where amax is 0 or 127 / amax
-// is not finite. A NaN or infinite x makes d NaN, so it reaches the output and is reported there.
+// d = amax / 127, q = nearest-even(x * (127 / amax)); d = 0 and q = 0 where amax is below 2^-64. A
+// NaN or infinite x makes d NaN and q 0, so it reaches the output and is reported there.
 struct QuantRows {
   int8_t* q;      // [rows, k]
   float* d;       // [rows, k / 32]

@@ -45,7 +45,8 @@ CULET_INLINE Floats power_of_two(Ints n) {
 }
 
 CULET_INLINE Floats exp8(Floats x) {
-  x = at_most(at_least(x, set1(kExpLow)), set1(kExpHigh));
+  const Ints low = less(x, set1(kExpLow));
+  x = at_most(x, set1(kExpHigh));
   const Floats n = fma(x, set1(kLog2e), set1(kRoundMagic)) - set1(kRoundMagic);
   Floats r = fnma(n, set1(kLn2High), x);
   r = fnma(n, set1(kLn2Low), r);
@@ -54,9 +55,9 @@ CULET_INLINE Floats exp8(Floats x) {
   q = fma(r, q, set1(kExp3));
   q = fma(r, q, set1(kExp2));
   const Floats p = set1(1.0f) + fma(r * r, q, r);
-  // The first product is exact, so there is one rounding, of subnormal results too.
+  // 2^128 is no float, so there are two factors; the first product is exact.
   const Ints whole = nearest(n), half = shift_right<1>(whole);
-  return (p * power_of_two(half)) * power_of_two(whole - half);
+  return drop(low, (p * power_of_two(half)) * power_of_two(whole - half));
 }
 
 CULET_INLINE Floats tanh8(Floats x) {

@@ -130,13 +130,12 @@ void quantize(const float* x, int64_t rows, int64_t x_stride, int64_t row0, Quan
       const uint32_t bits = largest_magnitude_bits(block);
       float amax;
       __builtin_memcpy(&amax, &bits, 4);
-      const float id = 127.0f / amax;
-      if (bits >= 0x7f800000u || !(id < __builtin_inff())) {
+      if (bits >= 0x7f800000u || amax < kQuantizeLow) {
         __builtin_memset(q, 0, 32);
         sums[0] = sums[1] = 0;
         out->d[index] = bits >= 0x7f800000u ? __builtin_nanf("") : 0.0f;
       } else {
-        round32(block, id, q, sums);
+        round32(block, 127.0f / amax, q, sums);
         out->d[index] = amax / 127.0f;
       }
     }

@@ -60,6 +60,9 @@ CULET_INLINE Ints select(Ints mask, Ints yes, Ints no) {
 CULET_INLINE Floats keep(Ints mask, Floats x) {
   return {_mm256_and_ps(x.v, _mm256_castsi256_ps(mask.v))};
 }
+CULET_INLINE Floats drop(Ints mask, Floats x) {
+  return {_mm256_andnot_ps(_mm256_castsi256_ps(mask.v), x.v)};
+}
 CULET_INLINE Ints operator|(Ints a, Ints b) { return {_mm256_or_si256(a.v, b.v)}; }
 CULET_INLINE bool any(Ints mask) { return !_mm256_testz_si256(mask.v, mask.v); }
 // Lanes below n; lanes whose bit is set.
@@ -72,8 +75,7 @@ CULET_INLINE Ints lanes_of_bits(uint32_t bits) {
   return {
       _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), bit), bit)};
 }
-// A NaN passes both.
-CULET_INLINE Floats at_least(Floats x, Floats low) { return {_mm256_max_ps(low.v, x.v)}; }
+// A NaN passes.
 CULET_INLINE Floats at_most(Floats x, Floats high) { return {_mm256_min_ps(high.v, x.v)}; }
 
 // n values, 0 <= n; those past the eighth are left to the next vector.

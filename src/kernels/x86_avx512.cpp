@@ -162,7 +162,7 @@ CULET_INLINE float quantize_block(const float* x, int8_t* q, int16_t* sums) {
   const uint32_t bits = static_cast<uint32_t>(_mm512_reduce_max_epu32(m));
   const float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(bits))));
   const float id = 127.0f / amax;
-  if (bits >= 0x7f800000u || !(id < __builtin_inff())) {
+  if (bits >= 0x7f800000u || amax < kQuantizeLow) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), _mm256_setzero_si256());
     sums[0] = sums[1] = 0;
     return bits >= 0x7f800000u ? __builtin_nanf("") : 0.0f;

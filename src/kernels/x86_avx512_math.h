@@ -30,7 +30,8 @@ CULET_INLINE float fold(__m512 v) {
 }
 
 CULET_INLINE __m512 exp16(__m512 x) {
-  x = _mm512_min_ps(set1(kExpHigh), _mm512_max_ps(set1(kExpLow), x));
+  const __mmask16 kept = _mm512_cmp_ps_mask(x, set1(kExpLow), _CMP_NLT_UQ);
+  x = _mm512_min_ps(set1(kExpHigh), x);
   const __m512 n =
       _mm512_sub_ps(_mm512_fmadd_ps(x, set1(kLog2e), set1(kRoundMagic)), set1(kRoundMagic));
   __m512 r = _mm512_fnmadd_ps(n, set1(kLn2High), x);
@@ -40,7 +41,7 @@ CULET_INLINE __m512 exp16(__m512 x) {
   q = _mm512_fmadd_ps(r, q, set1(kExp3));
   q = _mm512_fmadd_ps(r, q, set1(kExp2));
   const __m512 p = _mm512_add_ps(set1(1.0f), _mm512_fmadd_ps(_mm512_mul_ps(r, r), q, r));
-  return _mm512_scalef_ps(p, n);  // one rounding, subnormal results included
+  return _mm512_maskz_scalef_ps(kept, p, n);
 }
 
 CULET_INLINE __m512 tanh16(__m512 x) {
