@@ -9,12 +9,10 @@
 //
 // Nothing here may have external or weak linkage but add_avx512vnni: this file is compiled for one
 // CPU family and the linker must not pick its code for others.
-#include "kernels/kernels.h"
 #include "kernels/levels.h"
-#include "kernels/x86_avx512_blocks.h"
-
-#include <immintrin.h>
-#include <stdint.h>
+#include "kernels/x86_avx512_lanes.h"
+// After the vectors that they are written in.
+#include "kernels/lane_blocks.h"
 
 namespace culet::kernels {
 namespace {
@@ -33,10 +31,14 @@ constexpr int max_rows(const PackedLayout& l) { return halves(l) ? 6 : 8; }
 CULET_INLINE void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }
-CULET_INLINE __m512i broadcast32(const int8_t* p) {
+// Four bytes, in every lane.
+CULET_INLINE Bytes broadcast32(const int8_t* p) {
   int32_t v;
   __builtin_memcpy(&v, p, 4);
-  return _mm512_set1_epi32(v);
+  return {_mm512_set1_epi32(v)};
+}
+CULET_INLINE Ints add_dots(Ints sum, Bytes codes, Bytes a) {
+  return {_mm512_dpbusd_epi32(sum.v, codes.v, a.v)};
 }
 
 // The rows of a tile: activations, their scales, and their words of the panel's table.
@@ -55,67 +57,67 @@ struct Tile {
 
 // One block of one row into its accumulator: the sequence that kernels.h defines.
 template <int kIndex>
-CULET_INLINE __m512 accumulate(const Scales<kIndex>& w, __m512i dot0, __m512i dot1, __m512 d_a,
-                               const int32_t* table, __m512 acc) {
+CULET_INLINE Floats accumulate(const Scales<kIndex>& w, Ints dot0, Ints dot1, Floats d_a,
+                               const int32_t* table, Floats acc) {
   constexpr PackedLayout l = kLayouts[kIndex];
-  __m512i isum = dot0;
-  if constexpr (halves(l))
-    isum = _mm512_add_epi32(_mm512_mullo_epi32(dot0, w.scale[0]),
-                            _mm512_mullo_epi32(dot1, w.scale[1]));
-  acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum), _mm512_mul_ps(w.d, d_a), acc);
+  Ints isum = dot0;
+  if constexpr (halves(l)) isum = dot0 * w.scale[0] + dot1 * w.scale[1];
+  acc = fma(to_floats(isum), w.d * d_a, acc);
   if constexpr (l.min == kMinNone) return acc;
-  __m512 sum;
-  if constexpr (l.sub == kSubNibble) {
-    sum = _mm512_cvtepi32_ps(
-        _mm512_add_epi32(_mm512_mullo_epi32(w.minimum[0], _mm512_set1_epi32(table[0])),
-                         _mm512_mullo_epi32(w.minimum[1], _mm512_set1_epi32(table[1]))));
-  } else {
-    sum = _mm512_castsi512_ps(_mm512_set1_epi32(table[0]));
-  }
-  const __m512 m_a = _mm512_mul_ps(w.m, d_a);
-  return l.min == kMinAdd ? _mm512_fmadd_ps(m_a, sum, acc) : _mm512_fnmadd_ps(m_a, sum, acc);
+  Floats sum;
+  if constexpr (l.sub == kSubNibble)
+    sum = to_floats(w.minimum[0] * set1(table[0]) + w.minimum[1] * set1(table[1]));
+  else
+    sum = as_floats(set1(table[0]));
+  const Floats m_a = w.m * d_a;
+  return l.min == kMinAdd ? fma(m_a, sum, acc) : fnma(m_a, sum, acc);
 }
 
 template <int kIndex, int R, int G>
 struct Dots {
   static constexpr PackedLayout l = kLayouts[kIndex];
   static constexpr int H = halves(l) ? 2 : 1;
-  __m512i dot[R][G][H];
+  Ints dot[R][G][H];
 
   CULET_INLINE void start(const int32_t* table, int64_t table_stride) {
     unroll<R * H>(CULET_LAMBDA(&, auto i) {
       constexpr int r = i / H, h = i % H;
-      const __m512i v =
-          bias(l) != 0 ? _mm512_set1_epi32(table[r * table_stride + h]) : _mm512_setzero_si512();
+      const Ints v = set1(bias(l) != 0 ? table[r * table_stride + h] : 0);
       unroll<G>(CULET_LAMBDA(&, auto g) { dot[r][g][h] = v; });
     });
   }
 
   template <int kT>
   CULET_INLINE void step(const uint8_t* const* codes, const int8_t* q, int64_t q_stride) {
-    __m512i low[G], high[G];
-    unroll<G>(CULET_LAMBDA(&, auto g) { widen<kIndex, kT>(codes[g], &low[g], &high[g]); });
+    Bytes low[G], high[G];
+    unroll<G>(CULET_LAMBDA(&, auto g) {
+      widen<kIndex, kT>(codes[g], &low[g], &high[g]);
+      low[g] = book_codes<kIndex>(low[g]);
+      high[g] = book_codes<kIndex>(high[g]);
+    });
     unroll<R>(CULET_LAMBDA(&, auto r) {
-      const __m512i a_low = broadcast32(q + r * q_stride + 4 * kT);
-      const __m512i a_high = broadcast32(q + r * q_stride + 4 * kT + 16);
+      const Bytes a_low = broadcast32(q + r * q_stride + 4 * kT);
+      const Bytes a_high = broadcast32(q + r * q_stride + 4 * kT + 16);
       unroll<G>(CULET_LAMBDA(&, auto g) {
-        dot[r][g][0] = _mm512_dpbusd_epi32(dot[r][g][0], low[g], a_low);
-        dot[r][g][H - 1] = _mm512_dpbusd_epi32(dot[r][g][H - 1], high[g], a_high);
+        dot[r][g][0] = add_dots(dot[r][g][0], low[g], a_low);
+        dot[r][g][H - 1] = add_dots(dot[r][g][H - 1], high[g], a_high);
       });
     });
   }
 };
 
-// R rows x G groups over one chunk of k. `w` points at the chunk's first unit of each group; masks
-// cut the outputs past n.
+// Outputs of a group that the matrix has.
+CULET_INLINE int64_t outputs_of(const PackedMatrix& w, int64_t group) { return w.n - group * 16; }
+
+// R rows x G groups over one chunk of k. `w` points at the chunk's first unit of each group; `outputs`
+// says how many outputs of each group to store.
 template <int kIndex, int R, int G>
-void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
+void tile(const Tile& t, const uint8_t* const* w, const int64_t* outputs) {
   constexpr PackedLayout l = kLayouts[kIndex];
-  __m512 acc[R][G];
+  Floats acc[R][G];
   unroll<R * G>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / G, g = i % G;
-    acc[r][g] = t.continued ? _mm512_maskz_loadu_ps(masks[g], t.out + r * t.stride + 16 * g)
-                            : _mm512_setzero_ps();
+    acc[r][g] = t.continued ? load_part(t.out + r * t.stride + 16 * g, outputs[g]) : zero();
   });
   const int8_t* q = t.q;
   const float* d = t.d;
@@ -144,11 +146,11 @@ void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
       dots.template step<3>(codes, q, t.q_stride);
       unroll<G>(CULET_LAMBDA(&, auto g) {
         Scales<kIndex> scales;
-        scales.load_block(header[g], i);
+        scales.load_block(header[g], i, 0);
         unroll<R>(CULET_LAMBDA(&, auto r) {
           acc[r][g] =
               accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
-                         _mm512_set1_ps(d[r * t.d_stride]), table + r * t.table_stride, acc[r][g]);
+                         set1(d[r * t.d_stride]), table + r * t.table_stride, acc[r][g]);
         });
       });
     }
@@ -156,7 +158,7 @@ void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
   }
   unroll<R * G>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / G, g = i % G;
-    _mm512_mask_storeu_ps(t.out + r * t.stride + 16 * g, masks[g], acc[r][g]);
+    store_part(t.out + r * t.stride + 16 * g, acc[r][g], outputs[g]);
   });
 }
 
@@ -181,7 +183,7 @@ void fill_table(const int16_t* sums, int64_t blocks, int32_t* table) {
   }
 }
 
-typedef void (*TileFn)(const Tile&, const uint8_t* const*, const __mmask16*);
+typedef void (*TileFn)(const Tile&, const uint8_t* const*, const int64_t*);
 
 template <int kIndex, int R>
 constexpr TileFn tile_of() {
@@ -207,12 +209,11 @@ void panel(const PackedMatrix* w, Tile t, int64_t rows, int64_t block0, int64_t 
   const int64_t tiles = (rows + max_rows(l) - 1) / max_rows(l);
   const int step = rows == 1 ? 1 : 2;
   for (int64_t g = group0; g < group1; g += step) {
-    // An odd last group is paired with itself; the empty mask drops the copy.
+    // An odd last group is paired with itself; no output of the copy is stored.
     const int64_t g2 = g + 1 < group1 ? g + 1 : g;
     const uint8_t* weights[2] = {w->data + g * w->group_bytes + chunk,
                                  w->data + g2 * w->group_bytes + chunk};
-    const __mmask16 masks[2] = {output_mask(w->n, g),
-                                g2 == g ? static_cast<__mmask16>(0) : output_mask(w->n, g2)};
+    const int64_t outputs[2] = {outputs_of(*w, g), g2 == g ? 0 : outputs_of(*w, g2)};
     int64_t r = 0;
     for (int64_t i = 0; i < tiles; i++) {
       const int64_t count = (rows - r) / (tiles - i);
@@ -222,9 +223,9 @@ void panel(const PackedMatrix* w, Tile t, int64_t rows, int64_t block0, int64_t 
       part.table += r * t.table_stride;
       part.out += r * t.stride + (g - group0) * 16;
       if (step == 1)
-        tile<kIndex, 1, 1>(part, weights, masks);
+        tile<kIndex, 1, 1>(part, weights, outputs);
       else
-        kTiles[count](part, weights, masks);
+        kTiles[count](part, weights, outputs);
       r += count;
     }
   }
