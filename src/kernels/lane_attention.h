@@ -125,9 +125,7 @@ void key_dots(const AttendArgs& a, const uint8_t* head, int64_t first, const flo
   const Floats scale = set1(a.scale);
   unroll<R * kKeyVectors>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / kKeyVectors, h = i % kKeyVectors;
-    Lanes v = s[r][h] * scale;
-    if (a.softcap > 0) v = softcap(v, set1(a.softcap));
-    store_bits(score + r * kKvBlockRows + 16 * h, masks[r] >> 16 * h, v);
+    store_bits(score + r * kKvBlockRows + 16 * h, masks[r] >> 16 * h, s[r][h] * scale);
   });
 }
 
@@ -164,6 +162,14 @@ CULET_INLINE void run_key_dots(const AttendArgs& a, const uint8_t* head, int64_t
                                                     score + i * kKvBlockRows);
 }
 
+// cap * tanh(score / cap) in the lanes that a mask has.
+void cap_scores(const uint32_t* masks, int count, float cap, float* score) {
+  for (int i = 0; i < count; i++, score += kKvBlockRows)
+    for (int h = 0; h < kKeyVectors; h++)
+      store_bits(score + 16 * h, masks[i] >> 16 * h,
+                 softcap(load_lanes(score + 16 * h), set1(cap)));
+}
+
 // Scores of one entry into the tile; masks gain the keys that each pair sees.
 void score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
   if (e.position > t->last_position) return;
@@ -177,12 +183,15 @@ void score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
     t->mask[i] |= masks[i];
   }
   const uint8_t* head = e.k + a.kv_head * kv_head_bytes(a.k_type, a.head_dim);
-  if (kKeyVectors == 2) {
-    if (any_mask) run_key_dots(a, head, 0, q, masks, t->count, t->score[0]);
-    return;
-  }
-  for (int h = 0; h < 2; h++, any_mask >>= 16) {
-    if (any_mask & 0xffff) run_key_dots(a, head, 16 * h, q, masks, t->count, t->score[0] + 16 * h);
+  constexpr int kKeys = 16 * kKeyVectors;
+  for (int first = 0; first < kKvBlockRows; first += kKeys) {
+    if (any_mask & low_bits(kKeys)) {
+      float* score = t->score[0] + first;
+      run_key_dots(a, head, first, q, masks, t->count, score);
+      if (a.softcap > 0) cap_scores(masks, t->count, a.softcap, score);
+    }
+    if (kKeys == kKvBlockRows) break;
+    any_mask >>= 16;
     for (int i = 0; i < t->count; i++) masks[i] >>= 16;
   }
 }

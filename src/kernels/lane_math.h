@@ -14,8 +14,8 @@
 namespace culet::kernels {
 namespace {
 
-CULET_INLINE Floats exp(Floats x) {
-  const Mask kept = not_less(x, set1(kExpLow));
+// For x that is not below kExpLow.
+CULET_INLINE Floats exp_above_floor(Floats x) {
   x = at_most(x, set1(kExpHigh));
   const Floats n = fma(x, set1(kLog2e), set1(kRoundMagic)) - set1(kRoundMagic);
   Floats r = fnma(n, set1(kLn2High), x);
@@ -25,7 +25,10 @@ CULET_INLINE Floats exp(Floats x) {
   q = fma(r, q, set1(kExp3));
   q = fma(r, q, set1(kExp2));
   const Floats p = set1(1.0f) + fma(r * r, q, r);
-  return keep(kept, times_power_of_two(p, n));
+  return times_power_of_two(p, n);
+}
+CULET_INLINE Floats exp(Floats x) {
+  return keep(not_less(x, set1(kExpLow)), exp_above_floor(x));
 }
 
 CULET_INLINE Floats tanh(Floats x) {
@@ -36,7 +39,7 @@ CULET_INLINE Floats tanh(Floats x) {
   p = fma(z, p, set1(kTanh1));
   p = fma(z, p, set1(kTanh0));
   const Floats small = fma(a * z, p, a);
-  const Floats large = set1(1.0f) - set1(2.0f) / (exp(a + a) + set1(1.0f));
+  const Floats large = set1(1.0f) - set1(2.0f) / (exp_above_floor(a + a) + set1(1.0f));
   const Floats y = select(less(a, set1(kTanhSplit)), small, large);
   return magnitude(y) | sign_of(x);
 }
@@ -60,7 +63,7 @@ CULET_INLINE Floats erf(Floats x) {
   q = fma(b, q, set1(kErfL2));
   q = fma(b, q, set1(kErfL1));
   q = fma(b, q, set1(kErfL0));
-  const Floats large = set1(1.0f) - exp(q);
+  const Floats large = set1(1.0f) - exp_above_floor(q);  // q of kErfHigh is -18.0
   const Floats y = select(less(a, set1(kErfSplit)), small, large);
   return magnitude(y) | sign_of(x);
 }

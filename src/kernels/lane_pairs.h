@@ -3,6 +3,7 @@
 // lanes by itself (x86_avx512_lanes.h).
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 namespace culet::kernels {

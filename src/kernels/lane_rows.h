@@ -212,18 +212,25 @@ void exp_sums(const float* x, float max, int64_t n, double* sum, double* weighte
   constexpr int kVectors = 16 / kWidth;
   Doubles e_sum[kVectors], w_sum[kVectors];
   for (int h = 0; h < kVectors; h++) e_sum[h] = w_sum[h] = zero_doubles();
-  for (int64_t i = 0; i < n; i += 16)
+  const auto add = CULET_LAMBDA(&, auto h, Floats d, Floats e) {
+    e_sum[h] = e_sum[h] + to_doubles(e);
+    // A weight of 0 adds nothing. The product of two floats is exact in float64, so a fused sum is
+    // the scalar sum.
+    const Floats kept = keep(differs(e, zero()), d);
+    w_sum[h] = fma(to_doubles(e), to_doubles(kept), w_sum[h]);
+  };
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
     unroll<kVectors>(CULET_LAMBDA(&, auto h) {
-      const int64_t left = n - i - kWidth * h;
-      if (left <= 0) return;
-      const Floats d = load_part(x + i + kWidth * h, left) - set1(max);
-      const Floats e = keep(first_lanes(left), exp(d));
-      e_sum[h] = e_sum[h] + to_doubles(e);
-      // A weight of 0 adds nothing. The product of two floats is exact in float64, so a fused sum
-      // is the scalar sum.
-      const Floats kept = keep(differs(e, zero()), d);
-      w_sum[h] = fma(to_doubles(e), to_doubles(kept), w_sum[h]);
+      const Floats d = load(x + i + kWidth * h) - set1(max);
+      add(h, d, exp(d));
     });
+  unroll<kVectors>(CULET_LAMBDA(&, auto h) {
+    const int64_t left = n - i - kWidth * h;
+    if (left <= 0) return;
+    const Floats d = load_part(x + i + kWidth * h, left) - set1(max);
+    add(h, d, keep(first_lanes(left), exp(d)));
+  });
   *sum = fold(e_sum);
   if (weighted) *weighted = fold(w_sum);
 }
