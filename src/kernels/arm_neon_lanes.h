@@ -139,8 +139,10 @@ CULET_INLINE float fold8(Floats x) {
   const float32x2_t c = vadd_f32(vget_low_f32(b), vget_high_f32(b));
   return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
 }
-// Of values without a NaN.
-CULET_INLINE Floats larger(Floats x, Floats y) { return {vmaxq_f32(x.a, y.a), vmaxq_f32(x.b, y.b)}; }
+// NaN if one is.
+CULET_INLINE Floats larger(Floats x, Floats y) {
+  return {vmaxq_f32(x.a, y.a), vmaxq_f32(x.b, y.b)};
+}
 CULET_INLINE float largest(Floats x) { return vmaxvq_f32(vmaxq_f32(x.a, x.b)); }
 
 CULET_INLINE Floats to_floats(Ints x) { return {vcvtq_f32_s32(x.a), vcvtq_f32_s32(x.b)}; }

@@ -339,7 +339,7 @@ std::vector<AttentionShape> attention_shapes() {
                           .value_dim = value,
                           .k_type = k,
                           .v_type = v});
-  // The block of the last pinned key comes as two entries with a query each.
+  // The block of the last sink comes as two entries with a query each.
   for (KvType k : kKvTypes)
     shapes.push_back({.rows = 11,
                       .length = 200,
@@ -349,7 +349,7 @@ std::vector<AttentionShape> attention_shapes() {
                       .k_type = k,
                       .v_type = kKvTypes[(k + 1) % kKvTypeCount],
                       .window = 170,
-                      .pinned = 37});
+                      .sinks = 37});
   shapes.push_back({.rows = 33, .length = 33, .heads_per_kv = 4, .head_dim = 32, .value_dim = 48});
   shapes.push_back(
       {.rows = 40, .length = 90, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 17});
@@ -360,14 +360,14 @@ std::vector<AttentionShape> attention_shapes() {
                     .head_dim = 32,
                     .value_dim = 32,
                     .window = 40,
-                    .pinned = 5});
+                    .sinks = 5});
   shapes.push_back({.rows = 9,
                     .length = 300,
                     .heads_per_kv = 2,
                     .head_dim = 32,
                     .value_dim = 32,
                     .window = 70,
-                    .pinned = 37,
+                    .sinks = 37,
                     .dropped = 3});
   shapes.push_back({.rows = 4,
                     .length = 1100,
@@ -401,7 +401,7 @@ TEST(Attention, ScalarMatchesFloat64Softmax) {
           double total = 0;
           for (int64_t p = 0; p <= c.positions[r]; p++) {
             if (!c.visible(p, c.positions[r])) continue;
-            const std::vector<float>& q = c.queries[p < s.pinned ? 1 : 0];
+            const std::vector<float>& q = c.queries[p < s.sinks ? 1 : 0];
             double dot = 0;
             for (int32_t d = 0; d < s.head_dim; d++)
               dot +=
@@ -673,11 +673,11 @@ void add_rows(const Kernels& kernels, std::mt19937& rng, Digest* digest) {
   kernels.softcap(x.data(), 3.0f, n, out.data());
   digest->add(out);
   double theta[32], sums[2];
-  std::vector<float> turned(64), table(64);
+  std::vector<float> rotated(64), table(64);
   rope_frequencies(10000.0, 64, 1.0, nullptr, theta);
   rope_table(theta, 64, 123457, 1.0, table.data());
-  kernels.rope(x.data(), table.data(), 64, 64, 0, turned.data());
-  digest->add(turned);
+  kernels.rope(x.data(), table.data(), 64, 64, 0, rotated.data());
+  digest->add(rotated);
   kernels.exp_sums(x.data(), 9.0f, n, &sums[0], &sums[1]);
   digest->add(sums, sizeof(sums));
 }
@@ -692,7 +692,7 @@ void add_cache(const Kernels& kernels, KvType type, Digest* digest) {
                    .k_type = type,
                    .v_type = type,
                    .window = 50,
-                   .pinned = 5},
+                   .sinks = 5},
                   24);
   for (int64_t p = 0; p < 70; p++)  // as this level stores them
     kernels.kv_store(type, type, &c.k[p * 2 * 48], &c.v[p * 2 * 40], 2, 48, 40,

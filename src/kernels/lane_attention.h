@@ -44,9 +44,8 @@ CULET_INLINE Floats load_vector(const uint8_t* p) {
 template <KvType kType>
 CULET_INLINE Lanes load_kv(const uint8_t* base, int64_t index) {
   const uint8_t* p = base + element_bytes(kType) * index;
-  return lanes_of(CULET_LAMBDA(=, auto first) {
-    return load_vector<kType>(p + first * element_bytes(kType));
-  });
+  return lanes_of(
+      CULET_LAMBDA(=, auto first) { return load_vector<kType>(p + first * element_bytes(kType)); });
 }
 // The first n of 16.
 template <KvType kType>
@@ -64,9 +63,9 @@ CULET_INLINE uint32_t low_bits(int64_t x) {
 CULET_INLINE uint32_t visible_mask(const AttendArgs& a, const KvEntry& e, int64_t position) {
   const int64_t window = a.window < (int64_t{1} << 40) ? a.window : int64_t{1} << 40;
   const int64_t age = position - e.position;  // of the entry's first row
-  const uint32_t pinned = low_bits(a.pinned_end - e.position);
+  const uint32_t sinks = low_bits(a.sink_end - e.position);
   const uint32_t recent = ~low_bits(age - window + 1);
-  return (low_bits(e.rows) & low_bits(age + 1) & (pinned | recent)) << e.first;
+  return (low_bits(e.rows) & low_bits(age + 1) & (sinks | recent)) << e.first;
 }
 
 // A tile of pairs and its running softmax; sums of values rest in `acc`, [pairs][value_dim].
@@ -83,8 +82,8 @@ struct Pairs {
   float score[kTilePairs][kKvBlockRows];  // then the weights p
 };
 
-// Adds dimensions [d, end) of R pairs' dots with 16 kKeyVectors keys; of q8_0: those of a block with
-// these scales.
+// Adds dimensions [d, end) of R pairs' dots with 16 kKeyVectors keys; of q8_0: those of a block
+// with these scales.
 template <KvType kType, int R>
 CULET_INLINE void add_dots(const uint8_t* keys, const float* const* q, int64_t d, int64_t end,
                            const Lanes* scale, Lanes (*s)[kKeyVectors]) {
@@ -138,18 +137,18 @@ constexpr KeyDots dots_of() {
 }
 template <KvType kType>
 constexpr KeyDots kDotsOfPairs[kTilePairs + 1] = {nullptr,
-                                      dots_of<kType, 1>(),
-                                      dots_of<kType, 2>(),
-                                      dots_of<kType, 3>(),
-                                      dots_of<kType, 4>(),
-                                      dots_of<kType, 5>(),
-                                      dots_of<kType, 6>(),
-                                      dots_of<kType, 7>(),
-                                      dots_of<kType, 8>(),
-                                      dots_of<kType, 9>(),
-                                      dots_of<kType, 10>(),
-                                      dots_of<kType, 11>(),
-                                      dots_of<kType, 12>()};
+                                                  dots_of<kType, 1>(),
+                                                  dots_of<kType, 2>(),
+                                                  dots_of<kType, 3>(),
+                                                  dots_of<kType, 4>(),
+                                                  dots_of<kType, 5>(),
+                                                  dots_of<kType, 6>(),
+                                                  dots_of<kType, 7>(),
+                                                  dots_of<kType, 8>(),
+                                                  dots_of<kType, 9>(),
+                                                  dots_of<kType, 10>(),
+                                                  dots_of<kType, 11>(),
+                                                  dots_of<kType, 12>()};
 constexpr const KeyDots* kDotsOfType[kKvTypeCount] = {kDotsOfPairs<kKvF32>, kDotsOfPairs<kKvF16>,
                                                       kDotsOfPairs<kKvBf16>, kDotsOfPairs<kKvQ8>};
 
@@ -196,33 +195,35 @@ void score_entry(const AttendArgs& a, const KvEntry& e, Pairs* t) {
   }
 }
 
-// Maximum of the visible scores and `m`; NaN if one is NaN or none is above -infinity.
-CULET_INLINE float new_maximum(const float* score, uint32_t mask, float m) {
-  const Lanes low = select_bits(mask, load_lanes(score), set1(kMinusInf));
-  const Lanes high = select_bits(mask >> 16, load_lanes(score + 16), set1(kMinusInf));
-  const float top = largest(larger(low, high));
-  if (top > m) m = top;
-  return any_nan(low, high) || !(m > kMinusInf) ? __builtin_nanf("") : m;
-}
-
 // Maxima and rescaling factors of all pairs for the current block, then weights and lane sums.
-// A factor of exp(0) is exactly 1, so pairs whose maximum stands are multiplied by 1.
+//
+// The maximum is NaN if a visible score is, or if there is none above -infinity. A factor of exp(0)
+// is exactly 1, so pairs whose maximum stands are multiplied by 1. Factors of pairs that see no key
+// are not used.
 CULET_INLINE void weigh(Pairs* t) {
-  float old[16] = {}, change[16] = {};
+  float top[16] = {};
+  uint32_t nan = 0;
   for (int i = 0; i < t->count; i++) {
-    old[i] = t->m[i];
-    if (t->mask[i]) t->m[i] = new_maximum(t->score[i], t->mask[i], old[i]);
-    change[i] = old[i] == kMinusInf ? kMinusInf : old[i] - t->m[i];  // exp gives 0
+    const uint32_t mask = t->mask[i];
+    const Lanes low = select_bits(mask, load_lanes(t->score[i]), set1(kMinusInf));
+    const Lanes high = select_bits(mask >> 16, load_lanes(t->score[i] + 16), set1(kMinusInf));
+    top[i] = largest(larger(low, high));
+    const bool none = mask && !(top[i] > kMinusInf) && !(t->m[i] > kMinusInf);
+    nan |= static_cast<uint32_t>(none || any_nan(low, high)) << i;
   }
-  store_lanes(t->c, exp(load_lanes(change)));
+  const Lanes old = load_lanes(t->m);
+  // An old NaN stays: it is the second operand.
+  const Lanes m = select_bits(~nan, larger(load_lanes(top), old), set1(__builtin_nanf("")));
+  store_lanes(t->m, m);
+  store_lanes(t->c, exp(old - m));
   for (int i = 0; i < t->count; i++) {
     const uint32_t mask = t->mask[i];
     if (!mask) continue;
-    const Floats m = set1(t->m[i]);
+    const Floats maximum = set1(t->m[i]);
     Lanes lanes = t->lanes[i] * set1(t->c[i]);
     for (int h = 0; h < 2; h++) {
       float* score = t->score[i] + 16 * h;
-      const Lanes p = exp(keep_bits(mask >> 16 * h, load_lanes(score)) - m);
+      const Lanes p = exp(keep_bits(mask >> 16 * h, load_lanes(score)) - maximum);
       store_lanes(score, p);
       lanes = lanes + keep_bits(mask >> 16 * h, p);
     }
@@ -240,8 +241,8 @@ struct Run {
   float* acc;
 };
 
-// The n values from `d` + 16 v of key j, at most 16. Where there are more vectors, d is a multiple of
-// 32 unless their number is odd.
+// The n values from `d` + 16 v of key j, at most 16. Where there are more vectors, d is a multiple
+// of 32 unless their number is odd.
 template <KvType kType, int V, bool kWhole>
 CULET_INLINE Lanes load_values(const Run& run, int64_t j, int64_t d, int v, int64_t n) {
   const int64_t dim = run.value_dim, at = j * dim + d + 16 * v;
@@ -267,8 +268,7 @@ void sum_values(const Run& run, int64_t d, int64_t n) {
   for (int j = run.j0; j < run.j1; j++) {
     if constexpr (kManyRegisters) {
       Lanes x[V];
-      unroll<V>(CULET_LAMBDA(
-          &, auto v) { x[v] = load_values<kType, V, kWhole>(run, j, d, v, n); });
+      unroll<V>(CULET_LAMBDA(&, auto v) { x[v] = load_values<kType, V, kWhole>(run, j, d, v, n); });
       unroll<R>(CULET_LAMBDA(&, auto r) {
         const Floats p = set1(run.p[r][j]);
         unroll<V>(CULET_LAMBDA(&, auto v) { s[r][v] = fma(p, x[v], s[r][v]); });
@@ -308,18 +308,18 @@ constexpr SumPairs sums_of() {
 }
 template <KvType kType>
 constexpr SumPairs kSumsOfPairs[kTilePairs + 1] = {nullptr,
-                                       sums_of<kType, 1>(),
-                                       sums_of<kType, 2>(),
-                                       sums_of<kType, 3>(),
-                                       sums_of<kType, 4>(),
-                                       sums_of<kType, 5>(),
-                                       sums_of<kType, 6>(),
-                                       sums_of<kType, 7>(),
-                                       sums_of<kType, 8>(),
-                                       sums_of<kType, 9>(),
-                                       sums_of<kType, 10>(),
-                                       sums_of<kType, 11>(),
-                                       sums_of<kType, 12>()};
+                                                   sums_of<kType, 1>(),
+                                                   sums_of<kType, 2>(),
+                                                   sums_of<kType, 3>(),
+                                                   sums_of<kType, 4>(),
+                                                   sums_of<kType, 5>(),
+                                                   sums_of<kType, 6>(),
+                                                   sums_of<kType, 7>(),
+                                                   sums_of<kType, 8>(),
+                                                   sums_of<kType, 9>(),
+                                                   sums_of<kType, 10>(),
+                                                   sums_of<kType, 11>(),
+                                                   sums_of<kType, 12>()};
 constexpr const SumPairs* kSumsOfType[kKvTypeCount] = {kSumsOfPairs<kKvF32>, kSumsOfPairs<kKvF16>,
                                                        kSumsOfPairs<kKvBf16>, kSumsOfPairs<kKvQ8>};
 

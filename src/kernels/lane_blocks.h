@@ -1,5 +1,5 @@
-// Packed blocks in vectors: codes widened to bytes, scales to float32, kWidth of a group's 16 outputs
-// at a time; `part` says which. Shared by the integer and the float products.
+// Packed blocks in vectors: codes widened to bytes, scales to float32, kWidth of a group's 16
+// outputs at a time; `part` says which. Shared by the integer and the float products.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -1,10 +1,10 @@
 // culet's exp, tanh, sigmoid, erf and activations, in terms of a vector of kWidth lanes.
 //
 // lane_*.h are the kernels of every instruction set. A file for one set includes its own vectors
-// first: x86_avx512_lanes.h (kWidth 16), or x86_avx2_lanes.h or arm_neon_lanes.h (kWidth 8) and then
-// lane_pairs.h. All have internal linkage, so each set gets its own copy. They give
-//   Floats, Ints, Mask, Bytes, Doubles   kWidth float32, int32, truth values, 4 kWidth bytes, float64
-//   Lanes                                the 16 virtual lanes: one vector or two
+// first: x86_avx512_lanes.h (kWidth 16), or x86_avx2_lanes.h or arm_neon_lanes.h (kWidth 8) and
+// then lane_pairs.h. All have internal linkage, so each set gets its own copy. They give
+//   Floats, Ints, Mask, Bytes, Doubles   kWidth float32, int32, truth values, 4 kWidth bytes,
+//   float64 Lanes                                the 16 virtual lanes: one vector or two
 //   kLaneRegisters                       how many Lanes the registers hold
 // The operations are those of scalar_math.h in the same order.
 #pragma once
@@ -27,9 +27,7 @@ CULET_INLINE Floats exp_above_floor(Floats x) {
   const Floats p = set1(1.0f) + fma(r * r, q, r);
   return times_power_of_two(p, n);
 }
-CULET_INLINE Floats exp(Floats x) {
-  return keep(not_less(x, set1(kExpLow)), exp_above_floor(x));
-}
+CULET_INLINE Floats exp(Floats x) { return keep(not_less(x, set1(kExpLow)), exp_above_floor(x)); }
 
 CULET_INLINE Floats tanh(Floats x) {
   const Floats a = magnitude(x), z = a * a;

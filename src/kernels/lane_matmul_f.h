@@ -13,10 +13,10 @@
 namespace culet::kernels {
 namespace {
 
-constexpr int64_t kBufferValues = 512;  // k values of all groups of a tile: 32 KiB
 constexpr int kMaxRowsF = kLaneRegisters >= 32 ? 8 : 6;
-constexpr int kGroups = kLaneRegisters >= 32 ? 2 : 1;  // of a tile of several rows
-constexpr int kMaxGroups = 4;                          // of a tile of one row
+constexpr int kGroups = kLaneRegisters >= 32 ? 2 : 1;     // of a tile of several rows
+constexpr int kMaxGroups = kLaneRegisters >= 32 ? 2 : 4;  // of a tile of one row
+constexpr int64_t kChunk = 512 / kMaxGroups;  // k values; kMaxGroups groups of them take 32 KiB
 // Few rows leave the product bound by memory: float32 weights are asked for ahead.
 constexpr int kPrefetchRowsF = 2;
 constexpr int64_t kPrefetchValues = 1024;
@@ -65,10 +65,12 @@ void expand(const uint8_t* group, int64_t k0, int64_t count, float* out) {
 }
 
 void expand_f16(const uint8_t* group, int64_t k0, int64_t count, float* out) {
-  for (int64_t i = 0; i < 16 * count; i += kWidth) store(out + i, load_f16(group + k0 * 32 + 2 * i));
+  for (int64_t i = 0; i < 16 * count; i += kWidth)
+    store(out + i, load_f16(group + k0 * 32 + 2 * i));
 }
 void expand_bf16(const uint8_t* group, int64_t k0, int64_t count, float* out) {
-  for (int64_t i = 0; i < 16 * count; i += kWidth) store(out + i, load_bf16(group + k0 * 32 + 2 * i));
+  for (int64_t i = 0; i < 16 * count; i += kWidth)
+    store(out + i, load_bf16(group + k0 * 32 + 2 * i));
 }
 
 struct TileF {
@@ -117,7 +119,7 @@ constexpr TileFnF kTilesF[9] = {nullptr,           tile_of_f<1, G>(), tile_of_f<
                                 tile_of_f<6, G>(), tile_of_f<7, G>(), tile_of_f<8, G>()};
 
 CULET_INLINE void run_rows(TileF t, int64_t rows, int groups) {
-  if (groups == kMaxGroups) return tile_f<1, kMaxGroups>(t);
+  if (rows == 1 && groups == kMaxGroups) return tile_f<1, kMaxGroups>(t);
   const TileFnF* tile = groups == kGroups ? kTilesF<kGroups> : kTilesF<1>;
   const int64_t tiles = (rows + kMaxRowsF - 1) / kMaxRowsF;
   for (int64_t i = 0, r = 0; i < tiles; i++) {
@@ -139,24 +141,22 @@ CULET_INLINE int next_groups(int64_t rows, int64_t left) {
 CULET_INLINE void product(ExpandFn expand_fn, const PackedMatrix* w, const float* a,
                           int64_t a_stride, int64_t row0, int64_t row1, int64_t group0,
                           int64_t group1, float* out, int64_t stride) {
-  alignas(64) float buffer[kBufferValues * 16];
+  alignas(64) float buffer[kMaxGroups][kChunk * 16];
   for (int64_t g = group0; g < group1;) {
     const int groups = next_groups(row1 - row0, group1 - g);
-    const int64_t chunk = kBufferValues / kMaxGroups * (groups == kMaxGroups ? 1 : kGroups);
     TileF t = {};
     t.outputs = w->n - g * 16;
     t.a_stride = a_stride;
     t.stride = stride;
     t.out = out + (g - group0) * 16;
-    for (int64_t k0 = 0; k0 < w->k; k0 += chunk) {
-      t.count = w->k - k0 < chunk ? w->k - k0 : chunk;
+    for (int64_t k0 = 0; k0 < w->k; k0 += kChunk) {
+      t.count = w->k - k0 < kChunk ? w->k - k0 : kChunk;
       t.continued = k0 > 0;
       t.a = a + row0 * a_stride + k0;
       for (int i = 0; i < groups; i++) {
         const uint8_t* group = w->data + (g + i) * w->group_bytes;
-        float* weights = buffer + i * chunk * 16;
-        t.w[i] = expand_fn ? weights : reinterpret_cast<const float*>(group) + k0 * 16;
-        if (expand_fn) expand_fn(group, k0, t.count, weights);
+        t.w[i] = expand_fn ? buffer[i] : reinterpret_cast<const float*>(group) + k0 * 16;
+        if (expand_fn) expand_fn(group, k0, t.count, buffer[i]);
       }
       run_rows(t, row1 - row0, groups);
     }

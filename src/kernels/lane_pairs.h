@@ -44,6 +44,7 @@ CULET_INLINE void store_lanes(float* p, Lanes x, int64_t n) {
   if (n > 8) store_part(p + 8, x.high, n - 8);
 }
 CULET_INLINE Lanes operator+(Lanes a, Lanes b) { return {a.low + b.low, a.high + b.high}; }
+CULET_INLINE Lanes operator-(Lanes a, Lanes b) { return {a.low - b.low, a.high - b.high}; }
 CULET_INLINE Lanes operator-(Lanes a, Floats b) { return {a.low - b, a.high - b}; }
 CULET_INLINE Lanes operator*(Lanes a, Lanes b) { return {a.low * b.low, a.high * b.high}; }
 CULET_INLINE Lanes operator*(Lanes a, Floats b) { return {a.low * b, a.high * b}; }
@@ -94,7 +95,9 @@ namespace culet::kernels {
 namespace {
 
 CULET_INLINE Lanes exp(Lanes x) { return {exp(x.low), exp(x.high)}; }
-CULET_INLINE Lanes softcap(Lanes x, Floats cap) { return {softcap(x.low, cap), softcap(x.high, cap)}; }
+CULET_INLINE Lanes softcap(Lanes x, Floats cap) {
+  return {softcap(x.low, cap), softcap(x.high, cap)};
+}
 
 }  // namespace
 }  // namespace culet::kernels

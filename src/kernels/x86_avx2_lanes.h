@@ -1,5 +1,5 @@
-// The eight-lane vectors that lane_*.h is written in, with AVX2, FMA and F16C: one ymm each. Included
-// by AVX2 files only; everything has internal linkage.
+// The eight-lane vectors that lane_*.h is written in, with AVX2, FMA and F16C: one ymm each.
+// Included by AVX2 files only; everything has internal linkage.
 #pragma once
 
 #include "kernels/unroll.h"
@@ -82,7 +82,7 @@ CULET_INLINE Mask lanes_of_bits(uint32_t bits) {
 }
 // A NaN passes.
 CULET_INLINE Floats at_most(Floats x, Floats high) { return {_mm256_min_ps(high.v, x.v)}; }
-// Of values without a NaN.
+// b if one is NaN.
 CULET_INLINE Floats larger(Floats a, Floats b) { return {_mm256_max_ps(a.v, b.v)}; }
 
 // n values, 0 <= n; those past the eighth are left to the next vector.
@@ -154,8 +154,7 @@ CULET_INLINE void store_low16(uint8_t* p, Ints x) {
 }
 CULET_INLINE void store_low8(int8_t* p, Ints x) {
   const __m256i low = _mm256_and_si256(x.v, _mm256_set1_epi32(0xff));
-  const __m128i v =
-      _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+  const __m128i v = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(v, v));
 }
 

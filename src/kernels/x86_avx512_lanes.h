@@ -1,6 +1,6 @@
-// The sixteen-lane vectors that lane_*.h is written in, with AVX-512 F/BW/VL/DQ: one zmm each, which
-// is all 16 virtual lanes of a float sum. Included by AVX-512 files only; everything has internal
-// linkage.
+// The sixteen-lane vectors that lane_*.h is written in, with AVX-512 F/BW/VL/DQ: one zmm each,
+// which is all 16 virtual lanes of a float sum. Included by AVX-512 files only; everything has
+// internal linkage.
 #pragma once
 
 #include "kernels/unroll.h"
@@ -11,8 +11,8 @@
 namespace culet::kernels {
 namespace {
 
-constexpr int kWidth = 16;           // lanes of a vector
-constexpr int kLaneRegisters = 32;   // how many times 16 lanes the registers hold
+constexpr int kWidth = 16;          // lanes of a vector
+constexpr int kLaneRegisters = 32;  // how many times 16 lanes the registers hold
 
 struct Floats {  // 16 float32
   __m512 v;
@@ -73,22 +73,25 @@ CULET_INLINE Mask operator&(Mask a, Mask b) { return {static_cast<__mmask16>(a.v
 CULET_INLINE bool any(Mask mask) { return mask.v != 0; }
 // Lanes below n; lanes whose bit is set.
 CULET_INLINE Mask first_lanes(int64_t n) {
-  return {static_cast<__mmask16>(n >= 16 ? 0xffff : n <= 0 ? 0 : (1 << n) - 1)};
+  const int64_t most = n < 16 ? n : 16;
+  return {static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<uint32_t>(most < 0 ? 0 : most)))};
 }
 CULET_INLINE Mask lanes_of_bits(uint32_t bits) { return {static_cast<__mmask16>(bits)}; }
 // A NaN passes.
 CULET_INLINE Floats at_most(Floats x, Floats high) { return {_mm512_min_ps(high.v, x.v)}; }
-// Of values without a NaN.
+// b if one is NaN.
 CULET_INLINE Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
 CULET_INLINE float largest(Floats x) { return _mm512_reduce_max_ps(x.v); }
 
-// n values, 0 <= n; those past the sixteenth are left to the next vector.
-CULET_INLINE Floats load_part(const float* p, int64_t n) {
-  return {_mm512_maskz_loadu_ps(first_lanes(n).v, p)};
+CULET_INLINE Floats load_part(const float* p, Mask mask) {
+  return {_mm512_maskz_loadu_ps(mask.v, p)};
 }
-CULET_INLINE void store_part(float* p, Floats x, int64_t n) {
-  _mm512_mask_storeu_ps(p, first_lanes(n).v, x.v);
+CULET_INLINE void store_part(float* p, Floats x, Mask mask) {
+  _mm512_mask_storeu_ps(p, mask.v, x.v);
 }
+// n values; those past the sixteenth are left to the next vector.
+CULET_INLINE Floats load_part(const float* p, int64_t n) { return load_part(p, first_lanes(n)); }
+CULET_INLINE void store_part(float* p, Floats x, int64_t n) { store_part(p, x, first_lanes(n)); }
 
 CULET_INLINE Floats to_floats(Ints x) { return {_mm512_cvtepi32_ps(x.v)}; }
 CULET_INLINE Ints nearest(Floats x) { return {_mm512_cvtps_epi32(x.v)}; }
@@ -193,7 +196,7 @@ CULET_INLINE Lanes select_bits(uint32_t bits, Lanes yes, Floats no) {
   return select(lanes_of_bits(bits), yes, no);
 }
 CULET_INLINE void store_bits(float* p, uint32_t bits, Lanes x) {
-  _mm512_mask_storeu_ps(p, lanes_of_bits(bits).v, x.v);
+  store_part(p, x, lanes_of_bits(bits));
 }
 CULET_INLINE bool any_nan(Lanes a, Lanes b) {
   return _mm512_cmp_ps_mask(a.v, b.v, _CMP_UNORD_Q) != 0;

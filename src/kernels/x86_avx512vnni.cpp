@@ -106,18 +106,15 @@ struct Dots {
   }
 };
 
-// Outputs of a group that the matrix has.
-CULET_INLINE int64_t outputs_of(const PackedMatrix& w, int64_t group) { return w.n - group * 16; }
-
-// R rows x G groups over one chunk of k. `w` points at the chunk's first unit of each group; `outputs`
-// says how many outputs of each group to store.
+// R rows x G groups over one chunk of k. `w` points at the chunk's first unit of each group; masks
+// cut the outputs past n.
 template <int kIndex, int R, int G>
-void tile(const Tile& t, const uint8_t* const* w, const int64_t* outputs) {
+void tile(const Tile& t, const uint8_t* const* w, const Mask* masks) {
   constexpr PackedLayout l = kLayouts[kIndex];
   Floats acc[R][G];
   unroll<R * G>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / G, g = i % G;
-    acc[r][g] = t.continued ? load_part(t.out + r * t.stride + 16 * g, outputs[g]) : zero();
+    acc[r][g] = t.continued ? load_part(t.out + r * t.stride + 16 * g, masks[g]) : zero();
   });
   const int8_t* q = t.q;
   const float* d = t.d;
@@ -148,9 +145,8 @@ void tile(const Tile& t, const uint8_t* const* w, const int64_t* outputs) {
         Scales<kIndex> scales;
         scales.load_block(header[g], i, 0);
         unroll<R>(CULET_LAMBDA(&, auto r) {
-          acc[r][g] =
-              accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
-                         set1(d[r * t.d_stride]), table + r * t.table_stride, acc[r][g]);
+          acc[r][g] = accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
+                                 set1(d[r * t.d_stride]), table + r * t.table_stride, acc[r][g]);
         });
       });
     }
@@ -158,7 +154,7 @@ void tile(const Tile& t, const uint8_t* const* w, const int64_t* outputs) {
   }
   unroll<R * G>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / G, g = i % G;
-    store_part(t.out + r * t.stride + 16 * g, acc[r][g], outputs[g]);
+    store_part(t.out + r * t.stride + 16 * g, acc[r][g], masks[g]);
   });
 }
 
@@ -183,7 +179,7 @@ void fill_table(const int16_t* sums, int64_t blocks, int32_t* table) {
   }
 }
 
-typedef void (*TileFn)(const Tile&, const uint8_t* const*, const int64_t*);
+typedef void (*TileFn)(const Tile&, const uint8_t* const*, const Mask*);
 
 template <int kIndex, int R>
 constexpr TileFn tile_of() {
@@ -209,11 +205,11 @@ void panel(const PackedMatrix* w, Tile t, int64_t rows, int64_t block0, int64_t 
   const int64_t tiles = (rows + max_rows(l) - 1) / max_rows(l);
   const int step = rows == 1 ? 1 : 2;
   for (int64_t g = group0; g < group1; g += step) {
-    // An odd last group is paired with itself; no output of the copy is stored.
+    // An odd last group is paired with itself; the empty mask drops the copy.
     const int64_t g2 = g + 1 < group1 ? g + 1 : g;
     const uint8_t* weights[2] = {w->data + g * w->group_bytes + chunk,
                                  w->data + g2 * w->group_bytes + chunk};
-    const int64_t outputs[2] = {outputs_of(*w, g), g2 == g ? 0 : outputs_of(*w, g2)};
+    const Mask masks[2] = {first_lanes(w->n - g * 16), first_lanes(g2 == g ? 0 : w->n - g2 * 16)};
     int64_t r = 0;
     for (int64_t i = 0; i < tiles; i++) {
       const int64_t count = (rows - r) / (tiles - i);
@@ -223,9 +219,9 @@ void panel(const PackedMatrix* w, Tile t, int64_t rows, int64_t block0, int64_t 
       part.table += r * t.table_stride;
       part.out += r * t.stride + (g - group0) * 16;
       if (step == 1)
-        tile<kIndex, 1, 1>(part, weights, outputs);
+        tile<kIndex, 1, 1>(part, weights, masks);
       else
-        kTiles[count](part, weights, outputs);
+        kTiles[count](part, weights, masks);
       r += count;
     }
   }
