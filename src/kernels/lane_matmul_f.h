@@ -78,7 +78,8 @@ struct TileF {
   int64_t outputs;             // left in the matrix from the first group on
   const float* a;
   int64_t a_stride, count;
-  bool continued;
+  bool continued;  // accumulators start from `out`
+  bool in_place;   // `w` is the matrix itself
   float* out;
   int64_t stride;
 };
@@ -92,7 +93,7 @@ void tile_f(const TileF& t) {
         t.continued ? load_lanes(t.out + r * t.stride + 16 * g, t.outputs - 16 * g) : zero_lanes();
   });
   for (int64_t i = 0; i < t.count; i++) {
-    if constexpr (R <= kPrefetchRowsF)
+    if (R <= kPrefetchRowsF && t.in_place)
       for (int g = 0; g < G; g++) __builtin_prefetch(t.w[g] + 16 * i + kPrefetchValues);
     unroll<G>(CULET_LAMBDA(&, auto g) {
       const Lanes w = load_lanes(t.w[g] + 16 * i);
@@ -146,6 +147,7 @@ CULET_INLINE void product(ExpandFn expand_fn, const PackedMatrix* w, const float
     const int groups = next_groups(row1 - row0, group1 - g);
     TileF t = {};
     t.outputs = w->n - g * 16;
+    t.in_place = !expand_fn;
     t.a_stride = a_stride;
     t.stride = stride;
     t.out = out + (g - group0) * 16;
