@@ -142,6 +142,7 @@ TEST(Chain, EveryStepAloneFollowsItsDefinition) {
   for (const auto& [options, what] : cases) expect_oracle(options, what);
 }
 
+// Verifies answers.sampler.
 TEST(Chain, AllStepsTogetherFollowTheOracle) {
   static const LogitBias kBias[] = {{1, 2}, {9, -3}};
   for (int i = 0; i < 20; ++i) {
