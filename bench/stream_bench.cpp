@@ -19,7 +19,7 @@
 //   N
 //                       tokens: 200 pairs of appends, in turns
 //   --threads N --precise
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -115,7 +115,7 @@ int64_t token_that_ends(const culet::Model& model, std::span<const Token> tokens
   std::string so_far;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const size_t before = so_far.size();
-    so_far += model.piece(tokens[i], true);
+    so_far += model.vocabulary().piece(tokens[i]);
     if (so_far.find(text, before - std::min(before, text.size())) != std::string::npos)
       return static_cast<int64_t>(i);
   }
@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
   const auto model = get(culet::Model::load(argv[1], load));
   std::ostringstream text;
   text << std::ifstream(argv[2]).rdbuf();
-  std::vector<Token> tokens = get(model->tokenize(text.str(), true, false));
+  std::vector<Token> tokens = get(model->vocabulary().tokenize(text.str(), true, false));
   const int64_t skipped = options.number("skip", 0);
   if (skipped > 0) {
     if (static_cast<int64_t>(tokens.size()) <= skipped) die("the text is too short");
@@ -226,7 +226,7 @@ int main(int argc, char** argv) {
 
   Json result{{"model", argv[1]}, {"tokens", wanted}, {"evicted", session->evicted()}};
   if (!options.has("dense"))
-    result.update({{"pinned", session->options().stream->pinned},
+    result.update({{"sinks", session->options().stream->sinks},
                    {"window", session->options().stream->window}});
   double sum = 0, kl = 0;
   int64_t predicted = 0;
@@ -240,13 +240,13 @@ int main(int argc, char** argv) {
   }
   result["mean_nll"] = sum / static_cast<double>(predicted);
   if (reference) result["mean_kl"] = kl / static_cast<double>(wanted);
-  result["session_bytes"] = session->memory_bytes();
+  result["session_bytes"] = session->memory().own + session->memory().shared;
   const auto memory = get(culet::context_memory(*model, session->options()));
   result["payload_bytes"] = memory.payload;
   result["allocated_bytes"] = memory.allocated;
   result["blocks"] = list;
   for (size_t i = tokens.size() - std::min(tail, tokens.size()); i < tokens.size(); ++i)
-    result["tail"].push_back({{"token", model->piece(tokens[i], true)}, {"nll", nll[i]}});
+    result["tail"].push_back({{"token", model->vocabulary().piece(tokens[i])}, {"nll", nll[i]}});
   if (const std::string text_to_find = options.text("find"); !text_to_find.empty())
     result["found"] = token_that_ends(*model, tokens, text_to_find);
   if (const std::string path = options.text("nll"); !path.empty()) {
@@ -289,7 +289,7 @@ int main(int argc, char** argv) {
   }
 
   if (const int64_t count = options.number("recompute", 0); count > 0) {
-    const int64_t seen = stream.pinned + stream.window;
+    const int64_t seen = stream.sinks + stream.window;
     double streamed = 0, recomputed = 0;
     const auto fresh = get(Session::make(
         model, {.context = seen, .keys = session_options.keys, .values = session_options.values}));

@@ -1,6 +1,6 @@
 // Malformed and odd model files through the public API: each is refused for the stated reason, or
 // loaded, with a warning that says what is odd (tests/golden/bad-gguf/cases.json).
-#include "culet/engine.h"
+#include "culet/culet.h"
 #include "support.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(BadGguf, NoSuchFile) {
 TEST(BadGguf, OptionsThatMakeNoSense) {
   const std::string good = golden("bad-gguf/good.gguf");
   EXPECT_FALSE(Model::load(good, {.threads = -1}));
-  EXPECT_FALSE(Model::load(good, {.pass_rows = -1}));
+  EXPECT_FALSE(Model::load(good, {.ubatch_size = -1}));
   EXPECT_FALSE(Model::load(good, {.arch_dir = "/no/such/folder"}));
   const auto isa = Model::load(good, {.isa = "abacus"});
   ASSERT_FALSE(isa);

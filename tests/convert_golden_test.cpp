@@ -791,7 +791,7 @@ void expect_same_rows(const Published& p, const std::string& path) {
   const auto expected = read_json(golden("tiny/" + p.name() + "/expected.json"));
   const auto tokens = expected["tokens"].get<std::vector<Token>>();
   const auto model = load(path, {.precise = true});
-  if (model->info().kind == "encoder") {
+  if (model->info().kind == ModelKind::kEncoder) {
     const std::vector<std::vector<Token>> sequences{tokens};
     const auto want = encode(*load(original, {.precise = true}), sequences);
     const auto got = encode(*model, sequences);
@@ -984,7 +984,7 @@ TEST_F(DenseLayers, AreProductsBehindThePooling) {
   EXPECT_EQ(file.find("gemma-embedding.dense_3_feat_out")->as_int(), int64_t(width) - 5);
   const auto model = load(out, {.precise = true}), without = load(plain, {.precise = true});
   EXPECT_TRUE(model->info().warnings.empty());
-  ASSERT_EQ(model->info().vector_width, int64_t(width) - 5);
+  ASSERT_EQ(model->info().embedding_dimension, int64_t(width) - 5);
   const std::vector<std::vector<Token>> texts{{2, 9, 77, 1}};
   const auto got = embed(*model, texts), pooled = embed(*without, texts);
   ASSERT_TRUE(got && pooled);
@@ -1177,7 +1177,7 @@ TEST_F(Convert, SourcesAreNotOverwritten) {
   write_text(family, "family llama\ninclude llama\n");
   EXPECT_FALSE(convert_model(in, family, {.family = family}));
   const auto stopped =
-      convert_model(in, folder + "/a.gguf", {.progress = [](uint64_t, uint64_t) { return false; }});
+      convert_model(in, folder + "/a.gguf", {.progress = [](const Progress&) { return false; }});
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   EXPECT_FALSE(std::filesystem::exists(folder + "/a.gguf"));

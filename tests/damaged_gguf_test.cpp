@@ -97,7 +97,7 @@ class Damaged : public testing::Test {
     const size_t before = live_bytes;
     peak_bytes = before;
     {
-      const auto model = Model::load(path_, {.threads = 1, .pass_rows = 16});
+      const auto model = Model::load(path_, {.threads = 1, .ubatch_size = 16});
       if (model) {
         run(*model);
       } else {

@@ -75,7 +75,7 @@ std::vector<float> append_hidden(Session& session, std::span<const Token> tokens
     row = copy(hidden);
     ++calls;
   };
-  const BatchItem item{&session, tokens, true, {}, keep};
+  const AppendItem item{&session, tokens, true, {}, keep};
   expect_ok(append_batch({&item, 1})[0]);
   EXPECT_EQ(calls, 1);
   return row;
@@ -157,8 +157,8 @@ TEST(Drafter, LogitsAndHiddenRowsAreTheReferences) {
   const double logits_abs = expected["tolerance"]["logits_abs"].get<double>();
   const double hidden_abs = expected["tolerance"]["hidden_abs"].get<double>();
   const Pair pair = load_pair({.threads = 2, .precise = true});
-  EXPECT_EQ(pair.drafter->info().kind, "drafter");
-  EXPECT_EQ(pair.drafter->info().vocabulary, 512);
+  EXPECT_EQ(pair.drafter->info().kind, ModelKind::kDraft);
+  EXPECT_EQ(pair.drafter->info().vocabulary_size, 512);
   ASSERT_FALSE(expected["cases"].empty());
   for (const json& c : expected["cases"]) {
     const auto length = c["context_length"].get<size_t>();
@@ -368,7 +368,7 @@ TEST(Drafting, ChangesNothingOfTheSession) {
       const std::vector<float> logits = copy((*one)->logits());
       chain(*pair.drafter, **one, 3, hidden, 4);
       EXPECT_EQ((*one)->length(), length);
-      EXPECT_EQ((*one)->memory_bytes(), (*alone)->memory_bytes());
+      EXPECT_EQ(held_bytes(**one), held_bytes(**alone));
       EXPECT_EQ(first_difference({copy((*one)->logits())}, {logits}), "");
       expect_ok((*one)->save(files("drafted")));
       expect_ok((*alone)->save(files("alone")));
@@ -402,9 +402,9 @@ TEST(Drafting, KeepsTheTargetAlive) {
   const auto drafter = drafter_of(load(target_file()));
   EXPECT_NE(drafter->explain().find("target.token_embd.weight{64,512}"), std::string::npos)
       << drafter->explain();
-  EXPECT_EQ(drafter->piece(300, true), one->model().piece(300, true));
+  EXPECT_EQ(drafter->vocabulary().piece(300), one->model().vocabulary().piece(300));
   EXPECT_GT(costs(*drafter).row_operations, 0u);
-  EXPECT_EQ(context_bytes(*drafter, {}), 0u);
+  EXPECT_TRUE(context_memory(*drafter, {})->layers.empty());
 }
 
 // ---------------------------------------------------------------- a round of guesses
@@ -427,7 +427,7 @@ size_t verify(Session& session, std::span<const Token> guesses, State* state,
   const auto keep = [](Rows* to) {
     return [to](int64_t, std::span<const float> row) { to->push_back(copy(row)); };
   };
-  const BatchItem item{&session, tokens, true, keep(&rows), keep(&hidden)};
+  const AppendItem item{&session, tokens, true, keep(&rows), keep(&hidden)};
   expect_ok(append_batch({&item, 1})[0]);
   size_t right = 0;
   while (right < guesses.size() && best(rows[right]) == guesses[right]) ++right;
@@ -490,12 +490,12 @@ TEST(Drafting, RoundsGiveTheTargetsOwnTokens) {
 
 // Verifies answers.drafters.
 TEST(HiddenRows, AreTheSameHoweverTheyAreAskedFor) {
-  const auto model = load(quantized_target(), {.threads = 2, .pass_rows = 16});
+  const auto model = load(quantized_target(), {.threads = 2, .ubatch_size = 16});
   const auto tokens = random_tokens(50, 12);
   Rows logits, hidden;
   std::vector<int64_t> order;
   const auto one = session(model);
-  const BatchItem each{one.get(), tokens, true,
+  const AppendItem each{one.get(), tokens, true,
                        [&](int64_t index, std::span<const float> row) {
                          order.push_back(index);
                          logits.push_back(copy(row));
@@ -516,7 +516,7 @@ TEST(HiddenRows, AreTheSameHoweverTheyAreAskedFor) {
   const auto a = session(model), b = session(model), c = session(model);
   Rows rows;
   const auto keep = [&](int64_t, std::span<const float> row) { rows.push_back(copy(row)); };
-  const BatchItem items[] = {{a.get(), tokens},
+  const AppendItem items[] = {{a.get(), tokens},
                              {b.get(), std::span(tokens).first(20), false, {}, keep},
                              {c.get(), tokens, false}};
   for (const auto& result : append_batch(items)) expect_ok(result);
@@ -537,7 +537,7 @@ TEST(HiddenRows, OfADefinitionWithoutThemAreRefused) {
   const auto one = session(load(golden("tiny/llama/model.gguf"), options));
   const Token token = 5;
   int calls = 0;
-  const BatchItem item{
+  const AppendItem item{
       one.get(), {&token, 1}, true, {}, [&](int64_t, std::span<const float>) { ++calls; }};
   const auto refused = append_batch({&item, 1})[0];
   ASSERT_FALSE(refused);
@@ -641,12 +641,12 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
                  {"computes 511 logits", target_file(), "512 tokens"});
   Token id = 260;  // of a word that the file spells as it is
   const auto spelled = [&] {
-    const std::string piece = options.target->piece(id, true);
+    const std::string piece = options.target->vocabulary().piece(id);
     return piece.size() > 2 && std::all_of(piece.begin(), piece.end(),
                                            [](unsigned char c) { return std::isalpha(c) != 0; });
   };
   while (!spelled()) ASSERT_LT(++id, 512);
-  const std::string word = options.target->piece(id, true);
+  const std::string word = options.target->vocabulary().piece(id);
   const std::string length = number(word.size(), 8);
   write_changed(drafter_file(), path, length + word,
                 length + std::string(word.size(), word[0] == 'Q' ? 'W' : 'Q'));

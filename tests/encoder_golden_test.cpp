@@ -84,8 +84,8 @@ TEST_P(Encoder, HiddenRowsAndWhatPoolingMakesOfThem) {
   const double row = expected_["tolerance"]["hidden_abs"].get<double>();
   const double pooled = expected_["tolerance"]["pooled_abs"].get<double>();
   const auto model = this->model();
-  EXPECT_EQ(model->info().kind, "encoder");
-  EXPECT_EQ(model->info().width, static_cast<int64_t>(width_));
+  EXPECT_EQ(model->info().kind, ModelKind::kEncoder);
+  EXPECT_EQ(model->info().hidden_size, static_cast<int64_t>(width_));
   const std::vector<float> hidden = encode_one(*model, tokens_);
   ASSERT_EQ(hidden.size(), tokens_.size() * width_);
   const std::span<const float> rows(hidden);
@@ -114,7 +114,7 @@ TEST_P(Encoder, VectorsAreWhatTheFileAsksFor) {
   const double tolerance =
       expected_["tolerance"][name == "bert" ? "hidden_abs" : "pooled_abs"].get<double>();
   const auto model = this->model();
-  EXPECT_EQ(model->info().vector_width, static_cast<int64_t>(width_));
+  EXPECT_EQ(model->info().embedding_dimension, static_cast<int64_t>(width_));
   const auto few = expected_["short"]["tokens"].get<std::vector<Token>>();
   const Rows vectors = embed_all(*model, {tokens_, few});
   ASSERT_EQ(vectors[0].size(), width_);
@@ -159,7 +159,7 @@ TEST_P(Encoder, PoolingFollowsTheFile) {
   EXPECT_NE(unknown.error().message.find("pooling_type is not supported"), std::string::npos);
   const auto none = with(0);
   ASSERT_TRUE(none) << none.error().message;
-  EXPECT_EQ((*none)->info().vector_width, 0);
+  EXPECT_EQ((*none)->info().embedding_dimension, 0);
   EXPECT_EQ(encode_one(**none, tokens_).size(), tokens_.size() * width_);
   const auto refused = embed(**none, Sequences{tokens_});
   ASSERT_FALSE(refused);
@@ -188,7 +188,7 @@ TEST_P(Encoder, VectorsHaveTheSameBitsInAnyCompany) {
     for (const int threads : {1, 3}) {
       for (const int rows : {1, 40, 2000}) {
         ModelOptions options{.threads = threads, .isa = isa};
-        options.pass_rows = rows;
+        options.ubatch_size = rows;
         EXPECT_EQ(first_difference(embed_all(*model(options), all), want), "")
             << isa << ", " << threads << " threads, passes of " << rows << " rows";
       }
@@ -222,7 +222,7 @@ TEST_P(Encoder, CompanyAndThreadsChangeNothing) {
   EXPECT_TRUE(want[1].empty());
   for (const int threads : {1, 2, 8}) {
     for (const int rows : {1, 40, 256, 2000}) {
-      const auto other = model({.threads = threads, .pass_rows = rows});
+      const auto other = model({.threads = threads, .ubatch_size = rows});
       EXPECT_EQ(first_difference(encode_all(*other, all), want), "")
           << threads << " threads, passes of " << rows << " rows";
     }
@@ -231,13 +231,13 @@ TEST_P(Encoder, CompanyAndThreadsChangeNothing) {
 
 // Verifies answers.embed.
 TEST_P(Encoder, WhatCannotBeReadIsAnErrorBeforeAnyWork) {
-  const auto model = this->model({.threads = 1, .pass_rows = 16});
+  const auto model = this->model({.threads = 1, .ubatch_size = 16});
   const auto most = static_cast<size_t>(model->info().context_length);
   Sequences all = {tokens_, std::vector<Token>(most, 9)};
   EXPECT_EQ(encode_all(*model, all)[1].size(), most * width_);
   all[1].push_back(9);
   int calls = 0;
-  const auto count = [&](int64_t, int64_t) { return ++calls > 0; };
+  const auto count = [&](const Progress&) { return ++calls > 0; };
   auto rows = encode(*model, all, count);
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().code, ErrorCode::kExhausted);
@@ -268,9 +268,9 @@ TEST_P(Encoder, StopsWhenAsked) {
   const auto model = this->model();
   std::vector<int64_t> done;
   const Sequences all(20, tokens_);
-  const auto two = [&](int64_t now, int64_t whole) {
-    EXPECT_EQ(whole, static_cast<int64_t>(20 * tokens_.size()));
-    done.push_back(now);
+  const auto two = [&](const Progress& p) {
+    EXPECT_EQ(p.total, 20 * tokens_.size());
+    done.push_back(static_cast<int64_t>(p.done));
     return done.size() < 2;
   };
   const auto rows = encode(*model, all, two);
@@ -300,12 +300,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Encoder, testing::Values("bert", "modernbert", "g
 
 TEST(Decoder, MakesNoVectors) {
   const auto model = load(file_of("llama/model.gguf"));
-  EXPECT_EQ(model->info().kind, "decoder");
+  EXPECT_EQ(model->info().kind, ModelKind::kDecoder);
   const auto rows = encode(*model, Sequences{{1, 2, 3}});
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(rows.error().message.find("is a decoder"), std::string::npos) << rows.error().message;
-  EXPECT_EQ(model->info().vector_width, 0);
+  EXPECT_EQ(model->info().embedding_dimension, 0);
   const auto vectors = embed(*model, Sequences{{1, 2, 3}});
   ASSERT_FALSE(vectors);
   EXPECT_EQ(vectors.error().message, rows.error().message);
@@ -318,7 +318,7 @@ TEST(Pooled, VectorsArePooledThenProjected) {
   ModelOptions options{.threads = 2, .precise = true};
   options.arch_dir = arch_folder("dense");
   const auto projected = load(file, options);
-  EXPECT_EQ(projected->info().vector_width, 64);
+  EXPECT_EQ(projected->info().embedding_dimension, 64);
   const Sequences all = {{2, 5, 77, 300, 1}, {2, 9, 1}};
   const Rows vectors = embed_all(*projected, all);
   const Rows hidden = encode_all(*projected, all);
@@ -347,8 +347,8 @@ TEST(Pooled, VectorsArePooledThenProjected) {
 // A sequence longer than an ordinary pass asks for the memory first.
 TEST(Memory, ALongSequenceIsCheckedBeforeTheWork) {
   const std::string file = file_of("gemma-embedding/model.gguf");
-  const auto model = load(file, {.threads = 1, .pass_rows = 8});
-  ModelOptions options{.threads = 1, .pass_rows = 8};
+  const auto model = load(file, {.threads = 1, .ubatch_size = 8});
+  ModelOptions options{.threads = 1, .ubatch_size = 8};
   options.memory_limit =
       model->info().packed_bytes + model->info().converted_bytes + model->info().workspace_bytes;
   const auto small = load(file, options);

@@ -1,6 +1,6 @@
 // Sessions and generation through the public API, on tiny models: what errors and cancelling leave
 // behind, the order of events, several models and threads in one process.
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include "support.h"
 
@@ -42,7 +42,7 @@ TEST(Session, AFullContextIsAnErrorBeforeAnyWork) {
   expect_ok(one->append(some_tokens(15)));
   const std::vector<float> before(one->logits().begin(), one->logits().end());
   int passes = 0;
-  const auto refused = one->append(some_tokens(6), [&](int64_t, int64_t) { return ++passes > 0; });
+  const auto refused = one->append(some_tokens(6), [&](const Progress&) { return ++passes > 0; });
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
   EXPECT_NE(refused.error().message.find("20"), std::string::npos) << refused.error().message;
@@ -80,13 +80,13 @@ TEST(Session, TokensOutsideTheVocabularyAreRefused) {
 TEST(Session, CancelLeavesTheSessionAsItWas) {
   for (const std::string& file : {llama(), gemma()}) {
     ModelOptions options;
-    options.pass_rows = 16;
+    options.ubatch_size = 16;
     const auto model = load(file, options);
     const auto tokens = some_tokens(40), more = some_tokens(300), then = some_tokens(9);
     const auto one = session(model), straight = session(model);
     expect_ok(one->append(tokens));
     const std::vector<float> before(one->logits().begin(), one->logits().end());
-    const auto stopped = one->append(more, [](int64_t done, int64_t) { return done < 200; });
+    const auto stopped = one->append(more, [](const Progress& p) { return p.done < 200; });
     ASSERT_FALSE(stopped);
     EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
     EXPECT_EQ(one->tokens().size(), tokens.size());
@@ -116,8 +116,8 @@ TEST(Session, ATextOnlyModelHasNone) {
   ModelOptions options;
   options.text_only = true;
   const auto model = load(gemma(), options);
-  EXPECT_EQ(*model->tokenize("the rain", true, false),
-            *load(gemma())->tokenize("the rain", true, false));
+  EXPECT_EQ(*model->vocabulary().tokenize("the rain", true, false),
+            *load(gemma())->vocabulary().tokenize("the rain", true, false));
   EXPECT_NE(model->explain().find("rope"), std::string::npos);
   const auto refused = Session::make(model, {});
   ASSERT_FALSE(refused);
@@ -126,9 +126,9 @@ TEST(Session, ATextOnlyModelHasNone) {
 
 TEST(Session, MemoryGrowsWithTokensAndGoesWithClear) {
   const auto one = session(load(llama()));
-  const uint64_t empty = one->memory_bytes();
+  const uint64_t empty = held_bytes(*one);
   expect_ok(one->append(some_tokens(500)));
-  EXPECT_GT(one->memory_bytes(), empty);
+  EXPECT_GT(held_bytes(*one), empty);
 }
 
 // ---------------------------------------------------------------- probabilities
@@ -170,14 +170,14 @@ TEST(Logits, NumbersThatAreNoneAreErrors) {
 // ---------------------------------------------------------------- generate
 
 struct Recorded {
-  std::string kinds;  // s p t f
+  std::string kinds;  // s p t a f
   std::vector<Token> ids;
   std::string text;
 };
 
 EventFn recorder(Recorded* all, size_t stop_after = SIZE_MAX) {
   return [all, stop_after](const Event& event) {
-    all->kinds += "sptf"[event.index()];
+    all->kinds += "sptaf"[event.index()];
     if (const auto* delta = std::get_if<TextDelta>(&event)) {
       if (delta->id >= 0) all->ids.push_back(delta->id);
       all->text += delta->text;
@@ -204,8 +204,8 @@ TEST(Generate, EventsComeInOrderAndTheSessionHoldsTheAnswer) {
   EXPECT_EQ(all.kinds.front(), 's');
   EXPECT_EQ(all.kinds.back(), 'f');
   EXPECT_EQ(std::count(all.kinds.begin(), all.kinds.end(), 'f'), 1);
-  EXPECT_EQ(finished->prompt_tokens, 12);
-  EXPECT_EQ(finished->generated_tokens, static_cast<int64_t>(all.ids.size()));
+  EXPECT_EQ(finished->cost.prompt_tokens, 12);
+  EXPECT_EQ(finished->cost.generated_tokens, static_cast<int64_t>(all.ids.size()));
   std::vector<Token> held(prompt);
   held.insert(held.end(), all.ids.begin(), all.ids.end());
   EXPECT_TRUE(std::equal(held.begin(), held.end(), one->tokens().begin(), one->tokens().end()));
@@ -236,7 +236,7 @@ TEST(Generate, EndsForEveryReason) {
   EXPECT_TRUE(finished->reason == FinishReason::kLength || finished->reason == FinishReason::kStop);
   finished = generate(*session(model), some_tokens(5), options(0), {});
   EXPECT_EQ(finished->reason, FinishReason::kLength);
-  EXPECT_EQ(finished->generated_tokens, 0);
+  EXPECT_EQ(finished->cost.generated_tokens, 0);
   all = {};
   finished = generate(*session(model), some_tokens(5), options(100, 1), recorder(&all, 2));
   EXPECT_EQ(finished->reason, FinishReason::kCancelled);
@@ -257,7 +257,7 @@ TEST(Generate, AnEndTokenIsNotPartOfTheAnswer) {
     const auto one = session(model);
     const auto finished = generate(*one, some_tokens(5), options(60, 50, seed), recorder(&all));
     if (finished->reason != FinishReason::kStop) continue;
-    for (const Token token : all.ids) EXPECT_FALSE(model->is_end_of_generation(token));
+    for (const Token token : all.ids) EXPECT_FALSE(model->vocabulary().is_end_of_generation(token));
     EXPECT_EQ(one->tokens().size(), 5 + all.ids.size());
     return;
   }
@@ -267,11 +267,11 @@ TEST(Generate, AnEndTokenIsNotPartOfTheAnswer) {
 // Verifies answers.stream.
 TEST(Generate, StopsWhileThePromptIsRead) {
   ModelOptions small;
-  small.pass_rows = 8;
+  small.ubatch_size = 8;
   const auto one = session(load(llama(), small));
   std::string kinds;
   const auto finished = generate(*one, some_tokens(50), options(5), [&](const Event& event) {
-    kinds += "sptf"[event.index()];
+    kinds += "sptaf"[event.index()];
     return event.index() != 1;
   });
   ASSERT_TRUE(finished);
@@ -301,16 +301,22 @@ TEST(Generate, LogprobsAreThoseOfTheSession) {
   GenerateOptions made = options(6, 2);
   made.sampling.repeat_penalty = 1.5f;  // changes what is drawn, not what is told
   made.logprobs = 3;
-  std::vector<TextDelta> deltas;
+  struct Reported {
+    Token id;
+    std::optional<float> logprob;
+    std::vector<TokenLogprob> top;
+  };
+  std::vector<Reported> deltas;
   const auto record = [&](const Event& event) {
-    if (const auto* delta = std::get_if<TextDelta>(&event)) deltas.push_back(*delta);
+    if (const auto* delta = std::get_if<TextDelta>(&event))
+      deltas.push_back({delta->id, delta->logprob, {delta->top.begin(), delta->top.end()}});
     return true;
   };
   ASSERT_TRUE(generate(*session(model), some_tokens(5), made, record));
   const auto straight = session(model);
   expect_ok(straight->append(some_tokens(5)));
   ASSERT_FALSE(deltas.empty());
-  for (const TextDelta& delta : deltas) {
+  for (const Reported& delta : deltas) {
     if (delta.id < 0) continue;
     const auto wanted = distribution(*model, straight->logits(), 3);
     ASSERT_TRUE(delta.logprob);
@@ -388,7 +394,7 @@ TEST(Generate, PenaltiesLookAtPromptAndAnswer) {
   const auto prompt = some_tokens(30);
   GenerateOptions made = options(60);
   made.sampling.presence_penalty = 100;
-  made.sampling.repeat_window = -1;
+  made.sampling.repeat_last_n = -1;
   Recorded all;
   ASSERT_TRUE(generate(*session(model), prompt, made, recorder(&all)));
   std::set<Token> seen(prompt.begin(), prompt.end());
@@ -398,9 +404,9 @@ TEST(Generate, PenaltiesLookAtPromptAndAnswer) {
 
 TEST(Generate, RefusesOptionsThatMakeNoSense) {
   const auto model = load(llama());
-  for (const Sampling& bad : {Sampling{.temperature = -1}, Sampling{.temperature = NAN},
-                              Sampling{.top_k = -1}, Sampling{.top_p = 0}, Sampling{.top_p = 2},
-                              Sampling{.min_p = 2}, Sampling{.logit_bias = {{512, 1}}}}) {
+  for (const SamplerOptions& bad : {SamplerOptions{.temperature = -1}, SamplerOptions{.temperature = NAN},
+                              SamplerOptions{.top_k = -1}, SamplerOptions{.top_p = 0}, SamplerOptions{.top_p = 2},
+                              SamplerOptions{.min_p = 2}, SamplerOptions{.logit_bias = {{512, 1}}}}) {
     GenerateOptions made;
     made.sampling = bad;
     const auto one = session(model);
@@ -418,7 +424,7 @@ TEST(Memory, WhatDoesNotFitIsRefusedBeforeTheWork) {
   int steps = 0;
   ModelOptions small;
   small.memory_limit = 1000;
-  small.progress = [&steps](double) { ++steps; };
+  small.progress = [&steps](const Progress&) { return ++steps > 0; };
   const auto refused = Model::load(llama(), small);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
@@ -433,7 +439,7 @@ TEST(Memory, WhatDoesNotFitIsRefusedBeforeTheWork) {
   const auto tight = load(llama(), enough);
   const SessionOptions all{.context = info.context_length, .keys = KvType::kF32};
   EXPECT_EQ(Session::make(tight, all).has_value(),
-            context_bytes(*tight, all) <= enough.memory_limit);
+            context_memory(*tight, all)->peak <= enough.memory_limit);
   enough.memory_limit = UINT64_MAX;
   EXPECT_TRUE(Session::make(load(llama(), enough), all));
 }
@@ -452,11 +458,11 @@ TEST(Memory, TheEstimateIsTrue) {
     const auto memory = context_memory(*real, {.context = 600});
     ASSERT_TRUE(memory);
     const uint64_t held =
-        one->memory_bytes() - one->logits().size_bytes() - one->tokens().size_bytes();
+        held_bytes(*one) - one->logits().size_bytes() - one->tokens().size_bytes();
     EXPECT_LE(held, memory->allocated);
     EXPECT_GE(held * 10, memory->allocated * 8);  // a window may be a block or two below its most
     EXPECT_LE(memory->payload, held);
-    EXPECT_GE(memory->most, memory->allocated);
+    EXPECT_GE(memory->peak, memory->allocated);
   }
 }
 
@@ -506,7 +512,7 @@ TEST(Chat, VariablesOfTheTemplateAreRefusedByNameWhereTheyAreNotTheCallers) {
   const auto model = file.model();
   const Message message{"user", "hello"};
   const auto text = [&](const std::string& extra, bool prompt = true) {
-    return model->render_chat_text({&message, 1},
+    return render_chat_text(*model, {&message, 1},
                                    {.add_generation_prompt = prompt, .extra_json = extra});
   };
   const auto plain = text(R"({"flag": "yes"})");

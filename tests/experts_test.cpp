@@ -111,7 +111,7 @@ TEST_P(Experts, EveryWayGivesTheSameBits) {
     for (const int rows : {1, 7, 64, 256}) {
       for (const int threads : {1, 3}) {
         ModelOptions options{.threads = threads, .precise = precise};
-        options.pass_rows = rows;
+        options.ubatch_size = rows;
         expect_same(options, "passes of " + std::to_string(rows));
       }
     }

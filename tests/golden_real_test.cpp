@@ -9,7 +9,7 @@
 //   * every instruction set gives the scalar bits;
 //   * a rendered chat gives the reference's text and ids;
 //   * a stream's memory is what was promised.
-#include "culet/engine.h"
+#include "culet/culet.h"
 #include "engine/session_impl.h"
 #include "support.h"
 
@@ -70,7 +70,7 @@ std::unique_ptr<Session> session_for(std::shared_ptr<const Model> model, KvType 
 
 // Calls row(position, logits) for every token; rows of real models are too big to be kept.
 void each_row(std::shared_ptr<const Model> model, KvType kv, const std::vector<Token>& tokens,
-              const Session::RowFn& row) {
+              const LogitsFn& row) {
   expect_ok(session_for(std::move(model), kv, tokens.size())->append_each(tokens, row));
 }
 
@@ -187,7 +187,7 @@ TEST_P(RealModel, SplitAndUnfusedGiveTheSameBits) {
   const std::vector<Token> ids(all.begin(), all.begin() + 100);
   const std::string path = model_path(GetParam());
   const Rows whole = rows_of(path, {}, KvType::kF16, ids);
-  const Rows unfused = rows_of(path, {.fuse = false, .pass_rows = 33}, KvType::kF16, ids);
+  const Rows unfused = rows_of(path, {.fuse = false, .ubatch_size = 33}, KvType::kF16, ids);
   EXPECT_EQ(first_difference(whole, unfused), "");
   const std::vector<int64_t> chunks{1, 62, 1, 1, 35};
   EXPECT_EQ(first_difference(whole, append_rows(*session(load(path)), ids, chunks)), "");
@@ -223,7 +223,7 @@ TEST_P(RealModel, Chat) {
   ASSERT_EQ(model->info().has_chat_template, GetParam().has_chat);
   if (!GetParam().has_chat) {
     const Message hello{"user", "Hello"};
-    const auto refused = model->render_chat({&hello, 1}, {});
+    const auto refused = render_chat(*model, {&hello, 1}, {});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
     return;
@@ -233,10 +233,10 @@ TEST_P(RealModel, Chat) {
        read_json_lines(golden(std::string("real/") + GetParam().folder + "/chat.jsonl"))) {
     const std::vector<Message> messages = messages_of(chat);
     if (messages.empty()) continue;  // calls of tools: src/template's tests have those
-    const auto text = model->render_chat_text(messages, options_of(chat));
+    const auto text = render_chat_text(*model, messages, options_of(chat));
     ASSERT_TRUE(text) << chat["name"] << ": " << text.error().message;
     EXPECT_EQ(*text, chat["prompt"].get<std::string>()) << chat["name"];
-    const auto ids = model->render_chat(messages, options_of(chat));
+    const auto ids = render_chat(*model, messages, options_of(chat));
     ASSERT_TRUE(ids) << chat["name"] << ": " << ids.error().message;
     // The stored ids take what a user spells for a control token; ours must not.
     EXPECT_EQ(*ids == chat["ids"].get<std::vector<Token>>(), !spells_a_control_token(messages))
@@ -258,7 +258,7 @@ TEST(RealStream, Gemma3NeverTakesMoreThan22MB) {
   EXPECT_LE(memory->allocated, 22'000'000u);
   const auto made = Session::make(model, options);
   ASSERT_TRUE(made);
-  const engine::SessionImpl& session = static_cast<const engine::SessionImpl&>(**made);
+  const engine::SessionImpl& session = (*made)->impl();
   std::vector<Token> tokens(5100);
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<Token>(1000 + i * 7919 % 50000);

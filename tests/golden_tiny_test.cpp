@@ -252,7 +252,7 @@ TEST(Suppressed, TokensNeverComeAndTheOthersAreAsTheyWere) {
     EXPECT_TRUE(all->entropy > 0 && std::isfinite(all->entropy));
     EXPECT_EQ(all->top.size(), 510u);
     double sum = 0;
-    for (const Candidate& c : all->top) sum += std::exp(static_cast<double>(c.logprob));
+    for (const TokenLogprob& c : all->top) sum += std::exp(static_cast<double>(c.logprob));
     EXPECT_NEAR(sum, 1, 1e-5);
     for (const Token id : banned)
       without[i][static_cast<size_t>(id)] = rows[i][static_cast<size_t>(id)];
@@ -356,7 +356,7 @@ TEST_P(SameBits, SharedLayers) {
     for (const bool fuse : {false, true}) {
       for (const int rows : {1, 19, 256}) {
         ModelOptions other = options;
-        other.threads = 3, other.isa = isa, other.fuse = fuse, other.pass_rows = rows;
+        other.threads = 3, other.isa = isa, other.fuse = fuse, other.ubatch_size = rows;
         EXPECT_EQ(first_difference(expected_, rows_of(file, other, KvType::kF16, tokens)), "")
             << isa << (fuse ? ", fused" : "") << ", passes of " << rows;
       }
@@ -401,7 +401,7 @@ TEST_P(SameBits, PassesAndThreads) {
     expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
     for (const int rows : {1, 7, 32, 256}) {
       ModelOptions options{.threads = 2, .precise = GetParam()};
-      options.pass_rows = rows;
+      options.ubatch_size = rows;
       expect_same(c, options, "passes of " + std::to_string(rows) + " rows");
     }
     for (const int threads : {1, 4}) {

@@ -23,9 +23,9 @@ std::vector<Token> some_tokens(size_t n) {
 
 TEST(Profile, ProfiledLogitsAreBitIdentical) {
   for (const std::string& file : {llama(), gemma()}) {
-    for (const int32_t pass_rows : {0, 16}) {
+    for (const int32_t ubatch_size : {0, 16}) {
       ModelOptions options;
-      options.pass_rows = pass_rows;
+      options.ubatch_size = ubatch_size;
       const auto model = load(file, options);
       const auto prompt = some_tokens(50), more = some_tokens(9);
       const auto watched = session(model), plain = session(model);
@@ -91,7 +91,7 @@ TEST(Profile, ACancelledProfileStopsTiming) {
   const auto model = load(llama());
   const auto one = session(model);
   const auto stopped = profile(*one, some_tokens(20), some_tokens(9),
-                               [](int64_t done, int64_t) { return done < 22; });
+                               [](const Progress& p) { return p.done < 22; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   expect_ok(one->append(some_tokens(3)));

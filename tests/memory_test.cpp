@@ -3,7 +3,7 @@
 //
 // CULET_PROGRAMS=10000 makes it a soak (the default runs with make test; fewer under sanitizers,
 // which take their time). A failing program prints its number; CULET_FIRST_PROGRAM starts there.
-#include "culet/engine.h"
+#include "culet/culet.h"
 #include "format/gguf.h"
 #include "support.h"
 
@@ -199,13 +199,13 @@ class Program {
 
   void append_to_several() {
     std::vector<Tokens> tokens(4);
-    std::vector<BatchItem> items;
+    std::vector<AppendItem> items;
     std::vector<size_t> which;
     for (size_t i = 0; i < 4; ++i) {
       if (pick(3) == 0) continue;
       tokens[i] = random_chunk();
       tokens[i].resize(std::min(tokens[i].size(), room(lines_[i])));
-      BatchItem item{lines_[i].session.get(), tokens[i]};
+      AppendItem item{lines_[i].session.get(), tokens[i]};
       if (pick(4) == 0) item.row = [](int64_t, std::span<const float>) {};
       item.logits = item.row || pick(3) > 0;
       items.push_back(item);
@@ -237,7 +237,7 @@ class Program {
   }
 
   void become(Line* line, const Line& from) {
-    expect_ok(line->session->become(*from.session));
+    expect_ok(line->session->assign(*from.session));
     line->tokens = Tokens(from.tokens);
     line->logits = from.logits;
   }
@@ -251,7 +251,7 @@ class Program {
     target.insert(target.end(), more.begin(), more.end());
     if (!options_.stream)
       target.resize(std::min(target.size(), static_cast<size_t>(options_.context)));
-    const auto synced = line->session->sync(target);
+    const auto synced = line->session->set_tokens(target);
     ASSERT_TRUE(synced) << synced.error().message;
     EXPECT_EQ(synced->reused + synced->evaluated, static_cast<int64_t>(target.size()));
     if (common == line->tokens.size() && line->logits) {
@@ -433,7 +433,7 @@ TEST(Memory, ANumberThatIsNoneFailsItsSessionAlone) {
                ill = make(model, {.stream = StreamOptions{2, 30}});
     expect_ok(healthy->append(before));
     expect_ok(ill->append(before));
-    const BatchItem items[] = {{ill.get(), bad}, {healthy.get(), more}};
+    const AppendItem items[] = {{ill.get(), bad}, {healthy.get(), more}};
     const auto results = append_batch(items);
     ASSERT_FALSE(results[0]) << length;
     EXPECT_EQ(results[0].error().code, ErrorCode::kNumeric);
@@ -447,7 +447,7 @@ TEST(Memory, ANumberThatIsNoneFailsItsSessionAlone) {
 TEST(Memory, ABatchOfOneSessionTwiceIsRefused) {
   const auto one = make(model_of(kModels[0]), {});
   const Tokens tokens = many_tokens(3);
-  const BatchItem items[] = {{one.get(), tokens}, {one.get(), tokens}};
+  const AppendItem items[] = {{one.get(), tokens}, {one.get(), tokens}};
   for (const auto& result : append_batch(items)) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
@@ -459,7 +459,7 @@ TEST(Memory, AnEntryOfABatchFailsAlone) {
   const auto model = model_of(kModels[0]);
   const auto small = make(model, {.context = 32}), large = make(model, {.context = 128});
   const Tokens tokens = many_tokens(100);
-  const BatchItem items[] = {{small.get(), tokens}, {large.get(), tokens}};
+  const AppendItem items[] = {{small.get(), tokens}, {large.get(), tokens}};
   const auto results = append_batch(items);
   ASSERT_FALSE(results[0]);
   EXPECT_EQ(results[0].error().code, ErrorCode::kExhausted);
@@ -527,17 +527,17 @@ TEST(Memory, AStreamForgetsTokensButKnowsThem) {
   EXPECT_EQ(one->evicted(), 19000 - 22);
   const auto kept = one->tokens();
   EXPECT_TRUE(std::equal(kept.begin(), kept.end(), tokens.begin() + 19000 - kept.size()));
-  const auto more = one->sync(tokens);
+  const auto more = one->set_tokens(tokens);
   ASSERT_TRUE(more);
   EXPECT_EQ(more->reused, 19000);
   EXPECT_EQ(more->evaluated, 1000);
-  const auto again = one->sync(tokens);
+  const auto again = one->set_tokens(tokens);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->reused, 20000);
   EXPECT_EQ(again->evaluated, 0);
   Tokens other = tokens;
   other[3] = other[3] == 9 ? 8 : 9;
-  const auto rebuilt = one->sync(other);
+  const auto rebuilt = one->set_tokens(other);
   ASSERT_TRUE(rebuilt);
   EXPECT_EQ(rebuilt->reused, 0);
 }
@@ -554,12 +554,12 @@ TEST(Memory, TheSamePromptAgainCostsNothing) {
     const Tokens all = many_tokens(310);
     const std::span<const Token> prompt = std::span(all).first(300);
     const auto sync = [&](std::span<const Token> tokens) {
-      const auto synced = one->sync(tokens);
+      const auto synced = one->set_tokens(tokens);
       EXPECT_TRUE(synced);
       const auto cold = make(model, {.context = 400});
       expect_ok(cold->append(tokens));
       EXPECT_EQ(copy(one->logits()), copy(cold->logits())) << name;
-      return synced ? *synced : Session::Synced{};
+      return synced ? *synced : Session::PrefixReuse{};
     };
     EXPECT_EQ(sync(prompt).evaluated, 300);
     EXPECT_EQ(sync(prompt).reused, 300);

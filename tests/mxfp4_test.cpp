@@ -95,7 +95,7 @@ class Mxfp4 : public testing::Test {
 TEST_F(Mxfp4, EqualsItsDecodedValues) {
   const auto model = load(mxfp4_, {.threads = 1, .precise = true});
   EXPECT_GT(std::count_if(model->info().tensor_types.begin(), model->info().tensor_types.end(),
-                          [](const auto& type) { return type.first == "MXFP4"; }),
+                          [](const auto& type) { return type.type == "MXFP4"; }),
             0);
   const Rows expected = rows_of(f32_, {.threads = 1, .precise = true}, KvType::kF32, tokens_);
   EXPECT_EQ(first_difference(expected, append_rows(*session(model, KvType::kF32), tokens_)), "");

@@ -87,18 +87,18 @@ struct Rows64 {
 
 // What rows see in one cache, row numbers from the session's first.
 struct Sight {
-  int64_t pinned = 0;
+  int64_t sinks = 0;
   int64_t window = std::numeric_limits<int64_t>::max();
 
-  bool visible(int64_t p, int64_t s) const { return s <= p && (s < pinned || p - s < window); }
+  bool visible(int64_t p, int64_t s) const { return s <= p && (s < sinks || p - s < window); }
   int64_t distance(int64_t p, int64_t s) const {
-    return s < pinned ? std::min(p, pinned + window - 1) - s : p - s;
+    return s < sinks ? std::min(p, sinks + window - 1) - s : p - s;
   }
 };
 
 Sight sight_of(const plan::CacheSpec& spec, const std::optional<StreamOptions>& stream) {
   if (spec.policy == plan::CachePolicy::kWindow) return {0, spec.window};
-  if (spec.policy == plan::CachePolicy::kGlobal && stream) return {stream->pinned, stream->window};
+  if (spec.policy == plan::CachePolicy::kGlobal && stream) return {stream->sinks, stream->window};
   return {};
 }
 

@@ -7,7 +7,7 @@
 // part in it. A drafter's step is the row behind the input, which sees its target's keys.
 #pragma once
 
-#include "culet/engine.h"
+#include "culet/culet.h"
 #include "format/gguf.h"
 #include "plan/compile.h"
 

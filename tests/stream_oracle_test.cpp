@@ -76,7 +76,7 @@ void expect_near(const A& a, const B& b, const std::string& what) {
 }
 
 std::string show(const StreamOptions& s) {
-  return fmt::format("{} pinned, window {}", s.pinned, s.window);
+  return fmt::format("{} sinks, window {}", s.sinks, s.window);
 }
 
 class Stream : public testing::TestWithParam<const char*> {
@@ -121,7 +121,7 @@ TEST(Oracle, SkipsOnlyWhatDoesNotMatter) {
 void expect_every_row(const Oracle& oracle, const std::shared_ptr<const Model>& model,
                       const StreamOptions& stream) {
   const int64_t windows = small_tests() ? 3 : 10;
-  const auto tokens = random_tokens(stream.pinned + windows * stream.window);
+  const auto tokens = random_tokens(stream.sinks + windows * stream.window);
   const auto one = session_of(model, options_of(stream));
   expect_near(append_rows(*one, tokens), oracle.logits(tokens, stream), show(stream));
   EXPECT_EQ(one->evicted(), (windows - 1) * stream.window);
@@ -155,7 +155,7 @@ TEST(Streams, LayersThatShareACache) {
 // Rows that are looked at, ascending: the first that evicts, some on the way, the last ones.
 std::vector<int64_t> sampled_rows(const StreamOptions& stream, int64_t count) {
   std::mt19937 random(static_cast<unsigned>(count));
-  std::vector<int64_t> rows = {stream.pinned + stream.window, count - 2, count - 1};
+  std::vector<int64_t> rows = {stream.sinks + stream.window, count - 2, count - 1};
   for (int i = 0; i < 4; ++i) rows.push_back(static_cast<int64_t>(random()) % count);
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
@@ -163,7 +163,7 @@ std::vector<int64_t> sampled_rows(const StreamOptions& stream, int64_t count) {
 }
 
 void expect_sampled(const std::string& name, const StreamOptions& stream, int64_t windows) {
-  const auto tokens = random_tokens(stream.pinned + windows * stream.window);
+  const auto tokens = random_tokens(stream.sinks + windows * stream.window);
   const auto count = static_cast<int64_t>(tokens.size());
   const std::vector<int64_t> rows = sampled_rows(stream, count);
   const DoubleRows expected = oracle_of(name).logits(tokens, rows, stream);
@@ -224,12 +224,12 @@ struct BitsCase {
 // Each number of threads with each way to cut; instruction sets and fusion in turn.
 void expect_same_bits(const BitsCase& c) {
   const int64_t windows = small_tests() || c.brief ? 3 : 10;
-  const auto tokens = random_tokens(c.stream.pinned + windows * c.stream.window, 2);
+  const auto tokens = random_tokens(c.stream.sinks + windows * c.stream.window, 2);
   const auto count = static_cast<int64_t>(tokens.size());
   const auto compared = static_cast<size_t>(std::min(count, c.compared));
   const auto run = [&](const ModelOptions& options, int64_t chunk) {
     SessionOptions memory = options_of(c.stream, c.kv);
-    memory.start = c.start;
+    memory.start_position = c.start;
     const auto one = session_of(load(c.file, options), memory);
     expect_ok(one->append(std::span(tokens).first(tokens.size() - compared)));
     return append_rows(*one, std::span(tokens).last(compared), chunks_of(chunk, compared));
@@ -289,7 +289,7 @@ TEST_P(Stream, FarPositionsGiveTheSameLogits) {
     const Rows near = append_rows(*session_of(model, options_of(stream)), tokens);
     for (const int64_t start : {int64_t{100'000'000}, int64_t{1'000'000'000'000}}) {
       SessionOptions far = options_of(stream);
-      far.start = start;
+      far.start_position = start;
       expect_near(append_rows(*session_of(model, far), tokens), near,
                   fmt::format("start {}, {}", start, stream ? "streaming" : "full"));
     }
@@ -301,7 +301,7 @@ TEST_P(Stream, FarPositionsGiveTheSameLogits) {
 void expect_full_until_evicted(const std::string& name, const StreamOptions& stream, KvType kv,
                                size_t first) {
   const auto model = precise_model(name, 2);
-  const auto seen = static_cast<size_t>(stream.pinned + stream.window);
+  const auto seen = static_cast<size_t>(stream.sinks + stream.window);
   const auto tokens = random_tokens(static_cast<int64_t>(seen) + 3, 4);
   const auto rows = [&](const SessionOptions& options) {
     const auto one = session_of(model, options);

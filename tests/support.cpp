@@ -181,6 +181,11 @@ std::vector<std::string> usable_sets() {
   return names;
 }
 
+uint64_t held_bytes(const Session& session) {
+  const SessionMemory memory = session.memory();
+  return memory.own + memory.shared;
+}
+
 bool small_tests() {
   return std::getenv("CULET_TEST_SIZE") != nullptr;  // NOLINT(concurrency-mt-unsafe)
 }

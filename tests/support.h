@@ -1,7 +1,7 @@
 // What the tests of the whole engine share: reference files, models, rows of logits.
 #pragma once
 
-#include "culet/engine.h"
+#include "culet/culet.h"
 #include "format/gguf.h"
 
 #include <gtest/gtest.h>
@@ -52,6 +52,7 @@ double largest_difference(std::span<const float> a, const nlohmann::json& b);
 std::string first_difference(const Rows& a, const Rows& b);
 std::vector<std::string> usable_sets();  // instruction sets of this CPU
 void expect_ok(const Result<void>& result);
+uint64_t held_bytes(const Session& session);  // its own, and what it shares
 bool small_tests();  // asked for with CULET_TEST_SIZE: where every instruction costs many
 
 // What GoogleTest calls a test that has a name as its parameter: letters, digits and _.

@@ -105,7 +105,7 @@ Outputs outputs_of(const std::string& file, const ModelOptions& options, int64_t
   const auto keep = [](Rows* to) {
     return [to](int64_t, std::span<const float> row) { to->push_back(copy(row)); };
   };
-  const auto append = [](const BatchItem& item) { expect_ok(append_batch({&item, 1})[0]); };
+  const auto append = [](const AppendItem& item) { expect_ok(append_batch({&item, 1})[0]); };
   Outputs out;
   const auto brief = session(model), full = session(model), silent = session(model);
   append({brief.get(), prompt, true, {}, keep(&out.last)});
@@ -123,7 +123,7 @@ TEST(WantedRows, GiveTheBitsOfAllRows) {
   for (const bool precise : {false, true}) {
     for (const int threads : {1, 3}) {
       for (const int32_t pass : {0, 16}) {  // one pass and a bit, and nineteen
-        ModelOptions options{.threads = threads, .precise = precise, .pass_rows = pass};
+        ModelOptions options{.threads = threads, .precise = precise, .ubatch_size = pass};
         const Outputs early = outputs_of(file, options, 300);
         options.arch_dir = arch_folder("late");
         const Outputs late = outputs_of(file, options, 300);

@@ -1,5 +1,5 @@
 // The smallest useful program on culet: answers one question, a piece at a time.
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <cstdio>
 #include <variant>
@@ -10,16 +10,16 @@ culet::Result<void> ask(const char* path, const char* question) {
   CULET_TRY(const auto model, culet::Model::load(path, {}));
   CULET_TRY(const auto session, culet::Session::make(model, {}));
   const culet::Message messages[] = {{"user", question}};
-  CULET_TRY(const auto prompt, model->render_chat(messages, {}));
+  CULET_TRY(const auto prompt, render_chat(*model, messages, {}));
   CULET_TRY(const auto finished,
             culet::generate(*session, prompt, {}, [](const culet::Event& event) {
               if (const auto* delta = std::get_if<culet::TextDelta>(&event)) {
-                std::fputs(delta->text.c_str(), stdout);
+                std::fwrite(delta->text.data(), 1, delta->text.size(), stdout);
                 std::fflush(stdout);
               }
               return true;
             }));
-  std::printf("\n%lld tokens\n", static_cast<long long>(finished.generated_tokens));
+  std::printf("\n%lld tokens\n", static_cast<long long>(finished.cost.generated_tokens));
   return {};
 }
 

@@ -8,18 +8,15 @@
 // the calling thread and must not throw.
 #pragma once
 
+#include "culet/progress.h"
 #include "culet/result.h"
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace culet {
-
-// Bytes of source tensors that are done, and of all; false stops with kCancelled.
-using WriteProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
 // The type of some tensors. `tensors` is a role (tensor_roles()) or a pattern of names, in which *
 // stands for any characters: "blk.0.*".
@@ -33,7 +30,7 @@ struct QuantizeOptions {
   // decides, for tensors that would stay as they are, too.
   std::vector<TensorTypeRule> keep{};
   int threads = 0;  // 0: one a physical core
-  WriteProgress progress{};
+  ProgressFn progress{};  // stage "quantizing", in bytes of source tensors
 };
 
 struct TypeShare {
@@ -65,7 +62,7 @@ struct ConvertOptions {
   std::vector<TensorTypeRule> keep{};
   std::string family{};      // path of a family file; "": the built-in one for the model's class
   int threads = 0;           // 0: one a physical core
-  WriteProgress progress{};  // counts values
+  ProgressFn progress{};     // stage "converting", in values
 };
 
 // Writes `out`, a GGUF file of the model in `folder`, as Hugging Face publishes them: config.json,

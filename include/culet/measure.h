@@ -1,9 +1,9 @@
 // What running a model costs: in numbers from its plan, and in time.
 //
-// Threads: as in engine.h. What takes time needs the machine for itself to mean anything.
+// Threads: as in session.h. What takes time needs the machine for itself to mean anything.
 #pragma once
 
-#include "culet/engine.h"
+#include "culet/session.h"
 #include "culet/result.h"
 
 #include <cstdint>
@@ -30,12 +30,6 @@ uint64_t kv_bytes_read(const Model& model, const SessionOptions& options, int64_
 // holds: the fastest of several sweeps. Takes about half a second. kExhausted: no memory for it.
 Result<double> read_bandwidth(const Model& model);
 
-// How far the distribution that `other` describes is from that of `logits`, two rows of raw logits
-// over the model's vocabulary: Kullback-Leibler, sum of p (log p - log q) in nats, never negative.
-// Infinite where a token that can come cannot by `other`. Errors: as distribution().
-Result<double> divergence(const Model& model, std::span<const float> logits,
-                          std::span<const float> other);
-
 // One operation of the plan, or several that run as one (q, k and v of one input).
 struct OpTime {
   size_t op = 0;            // index of the first in the plan
@@ -61,6 +55,6 @@ struct Profile {
 // of this model are counted too if there are any. Errors: those of Session::append.
 Result<Profile> profile(Session& session, std::span<const Token> prompt,
                         std::span<const Token> continuation,
-                        const Session::Progress& progress = {});
+                        const ProgressFn& progress = {});
 
 }  // namespace culet

@@ -9,10 +9,10 @@
 // the calling thread and must not throw.
 #pragma once
 
+#include "culet/progress.h"
 #include "culet/result.h"
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,13 +32,10 @@ struct ModelRef {
 // what there is; kCorrupt: the name was found in a store, and what is there cannot be trusted.
 Result<ModelRef> find_model(std::string_view name);
 
-// Called with bytes done and bytes in all; false stops with kCancelled.
-using BytesProgress = std::function<bool(uint64_t done, uint64_t total)>;
-
 // The sha256 of the model's file (of a split model: of the first part): what the place knows, what
 // was computed before for this inode, size and time, or computed now and remembered in culet's
-// cache folder.
-Result<std::string> model_sha256(const ModelRef& model, const BytesProgress& progress = nullptr);
+// cache folder. Progress: stage "hashing", in bytes.
+Result<std::string> model_sha256(const ModelRef& model, const ProgressFn& progress = {});
 
 struct FileDigest {
   std::string path;
@@ -48,7 +45,7 @@ struct FileDigest {
 // The same of every file of the model, in order: one, or all parts of a split model. The progress
 // counts the bytes of all files that have to be read.
 Result<std::vector<FileDigest>> model_digests(const ModelRef& model,
-                                              const BytesProgress& progress = nullptr);
+                                              const ProgressFn& progress = {});
 
 struct ModelEntry {
   std::string name;  // find_model() takes it
@@ -90,17 +87,11 @@ struct RemovedModel {
 // sentence that says whose it is.
 Result<RemovedModel> remove_model(std::string_view name);
 
-struct PullProgress {
-  std::string_view step;  // "waiting", "downloading", "unpacking", "verifying"
-  std::string_view file;
-  uint64_t done = 0, total = 0;  // bytes of this step; total 0: not known
-  double bytes_per_second = 0;
-};
-using PullProgressFn = std::function<bool(const PullProgress&)>;  // false: kCancelled
-
 // Fetches `hf:org/repo[@revision][:quant]`, `ollama:name[:tag]` or a catalogue name into culet's
 // cache folder; at once when it is there already. A file gets its name only when its size and
 // sha256 are right. What was fetched before an error or a stop is kept, and continued next time.
-Result<ModelRef> pull_model(std::string_view name, const PullProgressFn& progress = nullptr);
+// Progress in bytes, of one item after another; stages "waiting", "downloading", "unpacking",
+// "verifying".
+Result<ModelRef> pull_model(std::string_view name, const ProgressFn& progress = {});
 
 }  // namespace culet

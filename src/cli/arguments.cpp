@@ -292,7 +292,7 @@ constexpr NumberFlag kNumberFlags[] = {
     {"--top-p", "Choose among the likeliest with this probability together; 1: all (default 0.95)",
      &SamplingArguments::top_p, 1e-6, 1, "a probability above 0, up to 1"},
     {"--min-p",
-     "Choose among those at least P times as likely as the likeliest; 0: all (default 0)",
+     "Choose among those at least P times as likely as the likeliest; 0: all (default 0.05)",
      &SamplingArguments::min_p, 0, 1, "a number from 0 to 1"},
     {"--typical",
      "Choose among the most typical with this probability together; 1: all (default 1)",
@@ -586,17 +586,17 @@ tl::unexpected<Error> usage_error(const CLI::App& app, const CLI::ParseError& er
 
 }  // namespace
 
-Sampling SamplingArguments::over(Sampling defaults) const {
+SamplerOptions SamplingArguments::over(SamplerOptions defaults) const {
   const auto set = [](auto& value, const auto& given) { value = given.value_or(value); };
   set(defaults.temperature, temperature);
   set(defaults.top_k, top_k);
   set(defaults.top_p, top_p);
   set(defaults.min_p, min_p);
-  set(defaults.typical, typical);
+  set(defaults.typical_p, typical);
   set(defaults.repeat_penalty, repeat_penalty);
   set(defaults.presence_penalty, presence_penalty);
   set(defaults.frequency_penalty, frequency_penalty);
-  set(defaults.repeat_window, repeat_window);
+  set(defaults.repeat_last_n, repeat_window);
   defaults.seed = seed;
   defaults.logit_bias = logit_bias;
   return defaults;

@@ -4,7 +4,7 @@
 #include "cli/kv.h"
 #include "cli/memory.h"
 #include "culet/convert.h"
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <cstdint>
 #include <optional>
@@ -29,7 +29,7 @@ struct SamplingArguments {
   uint64_t seed = 0;
   std::vector<LogitBias> logit_bias;
 
-  Sampling over(Sampling defaults) const;
+  SamplerOptions over(SamplerOptions defaults) const;
 };
 
 struct RunArguments {

@@ -80,7 +80,7 @@ class Bench {
     DepthResult result;
     result.depth = depth;
     const int64_t longest = std::max(arguments_.prompt, arguments_.generated);
-    tokens_ = fixed_random_tokens(depth + longest, model_->info().vocabulary);
+    tokens_ = fixed_random_tokens(depth + longest, model_->info().vocabulary_size);
     CULET_TRY(session_, Session::make(model_, arguments_.kv.options(depth + longest)));
     CULET_TRY_VOID(warm_up());
     for (int64_t r = 1; r <= arguments_.repetitions; ++r) {
@@ -97,7 +97,7 @@ class Bench {
   Result<void> append(int64_t first, int64_t count) {
     return session_->append(
         std::span(tokens_).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-        [this](int64_t, int64_t) { return !interrupt_.interrupted(); });
+        [this](const Progress&) { return !interrupt_.interrupted(); });
   }
 
   // What only the first pass pays for: pages of the workspace, waking threads.
@@ -172,7 +172,7 @@ Json to_json(const Model& model, const BenchArguments& arguments, const Machine&
   const ModelInfo& info = model.info();
   const Derived derived = derive(model, arguments, machine, result);
   Json types = Json::object();
-  for (const auto& [name, count] : info.tensor_types) types[name] = count;
+  for (const TensorTypeInfo& type : info.tensor_types) types[type.type] = type.tensors;
   Json json{{"model", info.name.empty() ? info.path : info.name},
             {"path", info.path},
             {"architecture", info.architecture},
@@ -210,8 +210,8 @@ std::string table(const Model& model, const BenchArguments& arguments, const Mac
                   const std::vector<DepthResult>& results) {
   const ModelInfo& info = model.info();
   std::string types;
-  for (const auto& [name, count] : info.tensor_types) {
-    types += fmt::format("{}{} x {}", types.empty() ? "" : ", ", count, name);
+  for (const TensorTypeInfo& type : info.tensor_types) {
+    types += fmt::format("{}{} x {}", types.empty() ? "" : ", ", type.tensors, type.type);
   }
   std::string text = fmt::format(
       "model    {} ({}), {:.1f} MB: {}; logits by {}\n"
@@ -264,7 +264,7 @@ Result<int> bench(const BenchArguments& arguments, Output& out) {
   warn_when_busy(machine.load_average);
   const double start = now();
   CULET_TRY(const auto model, load_model(arguments.model));
-  if (model->info().kind != "decoder") {
+  if (model->info().kind != ModelKind::kDecoder) {
     return tl::unexpected(Session::make(model, {}).error());  // which says why not
   }
   machine.load_seconds = now() - start;

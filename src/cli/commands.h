@@ -3,7 +3,7 @@
 
 #include "cli/arguments.h"
 #include "cli/console.h"
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <memory>
 #include <vector>

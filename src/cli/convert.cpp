@@ -17,8 +17,8 @@ Result<WrittenModel> convert(const ConvertArguments& arguments, const InterruptW
   ConvertOptions options{.type = arguments.type, .keep = arguments.keep};
   options.family = arguments.family;
   options.threads = arguments.model.options.threads;
-  options.progress = [&](uint64_t done, uint64_t total) {
-    status.show(fmt::format("Converting: {} %", total ? 100 * done / total : 100));
+  options.progress = [&](const Progress& p) {
+    status.show(fmt::format("Converting: {} %", p.total ? 100 * p.done / p.total : 100));
     return !interrupt.interrupted();
   };
   return convert_model(arguments.folder, arguments.out, options);

@@ -59,11 +59,11 @@ Result<Texts> read_texts(const EmbedArguments& arguments) {
 }
 
 Result<std::vector<std::vector<Token>>> tokens_of(const Texts& texts, const Model& model) {
-  CULET_TRY(const std::vector<Token> nothing, model.tokenize("", true, false));
+  CULET_TRY(const std::vector<Token> nothing, model.vocabulary().tokenize("", true, false));
   const int64_t most = model.info().sequence_length;
   std::vector<std::vector<Token>> all;
   for (size_t i = 0; i < texts.all.size(); ++i) {
-    CULET_TRY(std::vector<Token> ids, model.tokenize(texts.all[i], true, false));
+    CULET_TRY(std::vector<Token> ids, model.vocabulary().tokenize(texts.all[i], true, false));
     if (ids.size() <= nothing.size()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} is empty (it has no tokens), so it has no vector; leave it out",
@@ -107,7 +107,7 @@ Result<int> embed_command(const EmbedArguments& arguments, Output& out) {
     const auto group = all.subspan(at, std::min(kGroup, all.size() - at));
     status.show(fmt::format("Embedding: {} of {} texts", at, all.size()));
     const auto vectors = embed(*model, group, {.normalize = arguments.normalize},
-                               [&](int64_t, int64_t) { return !interrupt.interrupted(); });
+                               [&](const Progress&) { return !interrupt.interrupted(); });
     if (!vectors && interrupt.interrupted()) return kExitInterrupted;
     if (!vectors) return tl::unexpected(vectors.error());
     for (size_t i = 0; i < group.size(); ++i) {

@@ -24,8 +24,8 @@ Json to_json(const Started& started, const Model&) {
   return {{"event", "started"}, {"prompt_tokens", started.prompt_tokens}};
 }
 
-Json to_json(const Progress& progress, const Model&) {
-  return {{"event", "progress"}, {"done", progress.done}, {"all", progress.all}};
+Json to_json(const PromptProgress& progress, const Model&) {
+  return {{"event", "progress"}, {"done", progress.done}, {"all", progress.total}};
 }
 
 // The shortest decimal of a float is a shorter one than that of the same value as a double.
@@ -36,12 +36,12 @@ Json to_json(const TextDelta& delta, const Model& model) {
   Json event{{"event", "text"}, {"text", delta.text}, {"id", id}};
   if (!delta.logprob) return event;
   Json top = Json::array();
-  for (const Candidate& candidate : delta.top) {
+  for (const TokenLogprob& candidate : delta.top) {
     top.push_back({{"id", candidate.id},
-                   {"text", model.piece(candidate.id, true)},
+                   {"text", model.vocabulary().piece(candidate.id)},
                    {"logprob", shortest(candidate.logprob)}});
   }
-  event.update({{"piece", model.piece(delta.id, true)},
+  event.update({{"piece", model.vocabulary().piece(delta.id)},
                 {"logprob", shortest(*delta.logprob)},
                 {"top", top}});
   return event;
@@ -50,17 +50,22 @@ Json to_json(const TextDelta& delta, const Model& model) {
 Json to_json(const Finished& finished, const Model&) {
   Json event{{"event", "finished"}, {"reason", reason_name(finished.reason)}};
   if (!finished.stop.empty()) event["stop"] = finished.stop;
-  event["usage"] = {{"prompt_tokens", finished.prompt_tokens},
-                    {"generated_tokens", finished.generated_tokens},
-                    {"prompt_seconds", finished.prompt_seconds},
-                    {"generate_seconds", finished.generate_seconds}};
+  event["usage"] = {{"prompt_tokens", finished.cost.prompt_tokens},
+                    {"generated_tokens", finished.cost.generated_tokens},
+                    {"prompt_seconds", finished.cost.prompt_seconds},
+                    {"generate_seconds", finished.cost.generate_seconds}};
   return event;
 }
+
+// Not shown: an error has a line of its own (error_line), and a token a text event.
+Json to_json(const Appended&, const Model&) { return {}; }
+Json to_json(const Failed&, const Model&) { return {}; }
 
 }  // namespace
 
 std::string event_line(const Event& event, const Model& model) {
-  return std::visit([&](const auto& e) { return line(to_json(e, model)); }, event);
+  const Json json = std::visit([&](const auto& e) { return to_json(e, model); }, event);
+  return json.is_null() ? std::string() : line(json);
 }
 
 std::string error_line(const Error& error) {

@@ -1,7 +1,7 @@
 // Events of the engine as JSON objects, one a line (culet run --jsonl).
 #pragma once
 
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <string>
 #include <string_view>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/interrupt.h"
-#include "culet/engine.h"
+#include "culet/culet.h"
 #include "culet/result.h"
 
 #include <optional>

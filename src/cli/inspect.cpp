@@ -19,13 +19,37 @@ std::string mebibytes(uint64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-Json to_json(const Sampling& sampling) {
+Json to_json(const SamplerOptions& sampling) {
   return {{"temperature", sampling.temperature},
           {"top_k", sampling.top_k},
           {"top_p", sampling.top_p},
           {"min_p", sampling.min_p},
           {"repeat_penalty", sampling.repeat_penalty},
-          {"repeat_window", sampling.repeat_window}};
+          {"repeat_last_n", sampling.repeat_last_n}};
+}
+
+// "full", "window(512)", "sinks(4) + window(4092)", "state"
+std::string kept(CacheKind kind, int64_t sinks, int64_t window) {
+  if (kind == CacheKind::kState) return "state";
+  if (window == 0) return "full";
+  if (kind == CacheKind::kWindow) return fmt::format("window({})", window);
+  return fmt::format("sinks({}) + window({})", sinks, window);
+}
+
+// "window(512), 4 heads of 256"
+std::string describe(const LayerCacheInfo& cache) {
+  if (cache.kind == CacheKind::kState)
+    return fmt::format("state, {} tokens of {}", cache.tokens, cache.width);
+  std::string text =
+      fmt::format("{}, {} heads of {}", kept(cache.kind, 0, cache.window), cache.kv_heads,
+                  cache.key_size);
+  if (cache.value_size != cache.key_size)
+    text += fmt::format(" (keys) and {} (values)", cache.value_size);
+  return text;
+}
+
+std::string name_of(const LayerCacheInfo& cache) {
+  return fmt::format("layer {} {}", cache.layer, cache.name);
 }
 
 // The files of a split model, which only --sha256 asks for.
@@ -41,7 +65,7 @@ Json to_json(const std::vector<FileDigest>& parts) {
 Json to_json(const ContextMemory& memory) {
   Json layers = Json::array();
   for (const LayerMemory& layer : memory.layers) {
-    layers.push_back({{"kind", layer.kind},
+    layers.push_back({{"kind", kept(layer.kind, layer.sinks, layer.window)},
                       {"layers", layer.layers},
                       {"payload_bytes", layer.payload},
                       {"allocated_bytes", layer.allocated}});
@@ -49,17 +73,20 @@ Json to_json(const ContextMemory& memory) {
   return {{"layers", layers},
           {"payload_bytes", memory.payload},
           {"allocated_bytes", memory.allocated},
-          {"most_bytes", memory.most}};
+          {"peak_bytes", memory.peak}};
 }
 
 Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDigest>& files,
              const SessionOptions& session, const ContextMemory& memory) {
   const ModelInfo& info = model.info();
-  Json type_bytes = Json::object();
-  for (const auto& [name, bytes] : info.tensor_bytes) type_bytes[name] = bytes;
-  Json types = Json::object(), caches = Json::array(), sets = Json::object();
-  for (const auto& [name, count] : info.tensor_types) types[name] = count;
-  for (const auto& [name, what] : info.caches) caches.push_back({{"name", name}, {"what", what}});
+  Json types = Json::object(), type_bytes = Json::object();
+  for (const TensorTypeInfo& type : info.tensor_types) {
+    types[type.type] = type.tensors;
+    type_bytes[type.type] = type.bytes;
+  }
+  Json caches = Json::array(), sets = Json::object();
+  for (const LayerCacheInfo& cache : info.caches)
+    caches.push_back({{"name", name_of(cache)}, {"what", describe(cache)}});
   for (const auto& [name, usable] : instruction_sets()) sets[name] = usable;
   Json file{{"path", info.path},
             {"bytes", info.file_bytes},
@@ -70,16 +97,16 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
   return {{"file", file},
           {"name", info.name},
           {"architecture", info.architecture},
-          {"kind", info.kind},
+          {"kind", kind_name(info.kind)},
           {"architecture_file", {{"origin", info.arch_origin}, {"sha256", info.arch_sha256}}},
           {"parameters", info.parameters},
           {"tensors", info.tensors},
           {"tensor_types", types},
           {"tensor_bytes", type_bytes},
           {"layers", info.layers},
-          {"width", info.width},
-          {"vector_width", info.vector_width},
-          {"vocabulary", info.vocabulary},
+          {"hidden_size", info.hidden_size},
+          {"embedding_dimension", info.embedding_dimension},
+          {"vocabulary", info.vocabulary_size},
           {"context_length", info.context_length},
           {"chat_template", info.has_chat_template},
           {"sampling", to_json(info.sampling)},
@@ -94,7 +121,7 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
           {"mapped_bytes", info.mapped_bytes},
           {"workspace_bytes", info.workspace_bytes},
           {"context", session.context},
-          {"context_bytes", memory.most},
+          {"context_bytes", memory.peak},
           {"memory", to_json(memory)},
           {"warnings", info.warnings}};
 }
@@ -102,11 +129,12 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
 // "layer 0 kv" and "layer 1 kv" with the same memory become one line.
 std::string cache_lines(const ModelInfo& info) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
-  for (const auto& [name, what] : info.caches) {
+  for (const LayerCacheInfo& cache : info.caches) {
+    const std::string what = describe(cache);
     auto at = groups.begin();
     while (at != groups.end() && at->first != what) ++at;
     if (at == groups.end()) at = groups.insert(at, {what, {}});
-    at->second.push_back(name);
+    at->second.push_back(name_of(cache));
   }
   std::string text;
   for (const auto& [what, names] : groups) {
@@ -120,9 +148,9 @@ std::string cache_lines(const ModelInfo& info) {
 // "120 x Q4_1 (85.0 MiB), 61 x F32 (0.1 MiB)"
 std::string quant_mix(const ModelInfo& info) {
   std::string text;
-  for (size_t i = 0; i < info.tensor_types.size(); ++i) {
-    text += fmt::format("{}{} x {} ({})", text.empty() ? "" : ", ", info.tensor_types[i].second,
-                        info.tensor_types[i].first, mebibytes(info.tensor_bytes[i].second));
+  for (const TensorTypeInfo& type : info.tensor_types) {
+    text += fmt::format("{}{} x {} ({})", text.empty() ? "" : ", ", type.tensors, type.type,
+                        mebibytes(type.bytes));
   }
   return text;
 }
@@ -131,7 +159,7 @@ std::string quant_mix(const ModelInfo& info) {
 std::string memory_lines(const Model& model, const SessionOptions& session,
                          const ContextMemory& memory) {
   const ModelInfo& info = model.info();
-  const uint64_t cache = memory.most;
+  const uint64_t cache = memory.peak;
   const uint64_t own = info.packed_bytes + info.converted_bytes + info.workspace_bytes + cache;
   std::string text = fmt::format(
       "{:<18}{}\n", "weights",
@@ -139,7 +167,7 @@ std::string memory_lines(const Model& model, const SessionOptions& session,
                                   mebibytes(info.packed_bytes), mebibytes(info.mapped_bytes))
                     : fmt::format("{} of the file's pages, shared between processes (--no-repack)",
                                   mebibytes(info.mapped_bytes)));
-  if (info.kind == "encoder") {
+  if (info.kind == ModelKind::kEncoder) {
     return text + fmt::format(
                       "{:<18}{} of its own, {} of it workspace; more for a sequence that "
                       "is longer than an ordinary pass\n",
@@ -152,7 +180,8 @@ std::string memory_lines(const Model& model, const SessionOptions& session,
   for (const LayerMemory& layer : memory.layers) {
     text +=
         fmt::format("{:<18}{} x {}: {} of keys and values, {} allocated between passes\n", "",
-                    layer.layers, layer.kind, mebibytes(layer.payload), mebibytes(layer.allocated));
+                    layer.layers, kept(layer.kind, layer.sinks, layer.window),
+                    mebibytes(layer.payload), mebibytes(layer.allocated));
   }
   return text;
 }
@@ -181,23 +210,23 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
     line("sha256", ref.sha256.empty() ? "not computed (--sha256)" : ref.sha256);
   }
   if (!info.name.empty()) line("name", info.name);
-  line("architecture", fmt::format("{} ({})", info.architecture, info.kind));
+  line("architecture", fmt::format("{} ({})", info.architecture, kind_name(info.kind)));
   line("architecture file", fmt::format("{}, sha256 {}", info.arch_origin, info.arch_sha256));
   line("parameters", fmt::format("{:.1f} million", static_cast<double>(info.parameters) / 1e6));
   line("tensors", fmt::format("{}: {}", info.tensors, quant_mix(info)));
   line("shape",
-       fmt::format("{} layers, width {}, vocabulary {}", info.layers, info.width, info.vocabulary));
+       fmt::format("{} layers, hidden size {}, vocabulary {}", info.layers, info.hidden_size, info.vocabulary_size));
   line("context", fmt::format("{} tokens", info.context_length));
-  if (info.kind == "encoder") {
-    line("vectors", info.vector_width > 0
-                        ? fmt::format("{} numbers a text (culet embed)", info.vector_width)
+  if (info.kind == ModelKind::kEncoder) {
+    line("vectors", info.embedding_dimension > 0
+                        ? fmt::format("{} numbers per text (culet embed)", info.embedding_dimension)
                         : "none: the file names no pooling");
   }
   line("chat template", info.has_chat_template ? "yes" : "no");
   line("sampling",
        fmt::format("temperature {}, top-k {}, top-p {}, min-p {}, repeat penalty {} of {}",
                    info.sampling.temperature, info.sampling.top_k, info.sampling.top_p,
-                   info.sampling.min_p, info.sampling.repeat_penalty, info.sampling.repeat_window));
+                   info.sampling.min_p, info.sampling.repeat_penalty, info.sampling.repeat_last_n));
   text += cache_lines(info);
   line("instruction set", fmt::format("{} (usable here: {})", info.isa, usable_sets()));
   line("threads", fmt::format("{}", info.threads));
@@ -211,8 +240,9 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
 Result<std::vector<FileDigest>> digests_with_progress(const ModelRef& ref) {
   const InterruptWatch interrupt;
   StatusLine status(true);
-  return model_digests(ref, [&](uint64_t done, uint64_t total) {
-    status.show(fmt::format("Computing the sha256: {} of {}", mebibytes(done), mebibytes(total)));
+  return model_digests(ref, [&](const Progress& p) {
+    status.show(
+        fmt::format("Computing the sha256: {} of {}", mebibytes(p.done), mebibytes(p.total)));
     return !interrupt.interrupted();
   });
 }
@@ -242,7 +272,7 @@ Result<int> show_command(const ShowArguments& arguments, Output& out) {
   SessionOptions session = arguments.memory.options();
   CULET_TRY(const ContextMemory memory, context_memory(*model, session));
   if (session.stream && session.stream->window > 0)
-    session.context = session.stream->pinned + session.stream->window;
+    session.context = session.stream->sinks + session.stream->window;
   else if (session.context == 0)
     session.context = std::min(most, kDefaultContext);
   std::vector<FileDigest> files;

@@ -7,24 +7,14 @@
 namespace culet::cli {
 namespace {
 
-constexpr struct {
-  std::string_view name;
-  KvType type;
-} kTypes[] = {
-    {"f32", KvType::kF32}, {"f16", KvType::kF16}, {"bf16", KvType::kBf16}, {"q8_0", KvType::kQ8}};
+constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kQ8};
 
 constexpr std::string_view kFullLayersF16 = "f16-full";
 
 std::optional<KvType> type_of(std::string_view name) {
-  for (const auto& entry : kTypes)
-    if (entry.name == name) return entry.type;
+  for (const KvType type : kTypes)
+    if (kv_type_name(type) == name) return type;
   return std::nullopt;
-}
-
-std::string name_of(KvType type) {
-  for (const auto& entry : kTypes)
-    if (entry.type == type) return std::string(entry.name);
-  return "";
 }
 
 }  // namespace
@@ -40,8 +30,8 @@ std::optional<KvTypes> kv_types(std::string_view name) {
 
 std::string kv_name(const KvTypes& types) {
   if (types.window) return std::string(kFullLayersF16);
-  const std::string keys = name_of(types.keys);
-  return types.keys == types.values ? keys : keys + "," + name_of(types.values);
+  const std::string keys(kv_type_name(types.keys));
+  return types.keys == types.values ? keys : keys + "," + std::string(kv_type_name(types.values));
 }
 
 }  // namespace culet::cli

@@ -1,7 +1,7 @@
 // The types of a session's cache by the names that --kv takes and bench prints.
 #pragma once
 
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <optional>
 #include <string>

@@ -14,8 +14,9 @@ namespace culet::cli {
 Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments, bool quiet) {
   StatusLine status(!quiet);
   ModelOptions options = arguments.options;
-  options.progress = [&status](double done) {
-    status.show(fmt::format("Preparing the model: {:.0f} %", done * 100));
+  options.progress = [&status](const Progress& p) {
+    status.show(fmt::format("Loading the model: {} %", p.total ? 100 * p.done / p.total : 100));
+    return true;
   };
   CULET_TRY(const ModelRef found, find_model(arguments.path));
   if (!arguments.target.empty()) {

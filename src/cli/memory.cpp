@@ -14,11 +14,10 @@
 namespace culet::cli {
 namespace {
 
-Session::Progress show_progress(StatusLine* status, const char* what) {
-  return [status, what](int64_t done, int64_t all) {
-    status->show(fmt::format(
-        "{}: {:.0f} %", what,
-        100.0 * static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, all))));
+ProgressFn show_progress(StatusLine* status, const char* what) {
+  return [status, what](const Progress& p) {
+    const auto total = static_cast<double>(std::max<uint64_t>(1, p.total));
+    status->show(fmt::format("{}: {:.0f} %", what, 100.0 * static_cast<double>(p.done) / total));
     return true;
   };
 }
@@ -52,8 +51,8 @@ SessionOptions MemoryArguments::options(int64_t prompt) const {
   SessionOptions options = kv.options(context);
   if (!stream) return options;
   StreamOptions policy;
-  policy.pinned = sinks.value_or(policy.pinned);
-  if (pin_prompt) policy.pinned = std::max(policy.pinned, prompt);
+  policy.sinks = sinks.value_or(policy.sinks);
+  if (pin_prompt) policy.sinks = std::max(policy.sinks, prompt);
   policy.window = window.value_or(0);
   options.stream = policy;
   return options;

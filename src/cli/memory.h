@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/kv.h"
-#include "culet/engine.h"
+#include "culet/culet.h"
 
 #include <cstdint>
 #include <optional>

@@ -64,13 +64,13 @@ std::string human(const ModelList& list) {
   return text;
 }
 
-std::string progress_text(const PullProgress& progress) {
+std::string progress_text(const Progress& progress) {
   const auto word = [&progress]() -> std::string_view {
-    if (progress.step == "waiting") return "Waiting for";
-    if (progress.step == "unpacking") return "Unpacking";
-    return progress.step == "verifying" ? "Verifying" : "Downloading";
+    if (progress.stage == "waiting") return "Waiting for";
+    if (progress.stage == "unpacking") return "Unpacking";
+    return progress.stage == "verifying" ? "Verifying" : "Downloading";
   };
-  std::string text = fmt::format("{} {}", word(), progress.file);
+  std::string text = fmt::format("{} {}", word(), progress.item);
   if (progress.total > 0) {
     text +=
         fmt::format(": {:.0f} % of {}",
@@ -111,7 +111,7 @@ Result<int> pull_command(const PullArguments& arguments, Output& out) {
   const InterruptWatch interrupt;
   for (const std::string& name : arguments.names) {
     StatusLine status(!arguments.quiet);
-    const auto pulled = pull_model(name, [&](const PullProgress& progress) {
+    const auto pulled = pull_model(name, [&](const Progress& progress) {
       status.show(progress_text(progress));
       return !interrupt.interrupted();
     });

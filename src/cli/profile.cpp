@@ -90,7 +90,7 @@ Result<int> profile_command(const ExplainArguments& arguments, Output& out) {
   CULET_TRY(const auto session,
             Session::make(model, {.context = arguments.prompt + arguments.generated}));
   const std::vector<Token> tokens =
-      fixed_random_tokens(arguments.prompt + arguments.generated, model->info().vocabulary);
+      fixed_random_tokens(arguments.prompt + arguments.generated, model->info().vocabulary_size);
   const auto all = std::span(tokens);
   CULET_TRY_VOID(session->append(all.first(static_cast<size_t>(warm))));
   session->clear();
@@ -98,8 +98,8 @@ Result<int> profile_command(const ExplainArguments& arguments, Output& out) {
   StatusLine status(true);
   const auto split = static_cast<size_t>(arguments.prompt);
   const auto done =
-      profile(*session, all.first(split), all.subspan(split), [&](int64_t at, int64_t of) {
-        status.show(fmt::format("Profiling: {} of {} tokens", at, of));
+      profile(*session, all.first(split), all.subspan(split), [&](const Progress& p) {
+        status.show(fmt::format("Profiling: {} of {} tokens", p.done, p.total));
         return !interrupt.interrupted();
       });
   status.clear();

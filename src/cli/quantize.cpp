@@ -44,14 +44,14 @@ Result<Text> read_text(const QuantizeArguments& arguments, const std::string& pa
   ModelOptions options = arguments.model.options;
   options.text_only = true;
   CULET_TRY(const auto model, Model::load(path, options));
-  if (model->info().kind != "decoder") {
+  if (model->info().kind != ModelKind::kDecoder) {
     return fail(ErrorCode::kUnsupported,
                 path + " is an encoder, which predicts no tokens; leave --check out");
   }
   CULET_TRY(const std::string bytes, read_text_file(arguments.check));
   Text text;
-  CULET_TRY(text.start, model->tokenize_part("", true));
-  CULET_TRY(text.tokens, model->tokenize_part(bytes, false));
+  CULET_TRY(text.start, model->vocabulary().tokenize_part("", true));
+  CULET_TRY(text.tokens, model->vocabulary().tokenize_part(bytes, false));
   if (text.tokens.size() < 2) {
     return fail(ErrorCode::kInvalidArgument,
                 arguments.check + " has fewer than two tokens, so there is nothing to compare");
@@ -180,8 +180,8 @@ Result<WrittenModel> write(const QuantizeArguments& arguments, const std::string
   StatusLine status(!arguments.quiet);
   QuantizeOptions options{.type = arguments.type, .keep = arguments.keep};
   options.threads = arguments.model.options.threads;
-  options.progress = [&](uint64_t done, uint64_t total) {
-    status.show(fmt::format("Quantizing: {} %", total ? 100 * done / total : 100));
+  options.progress = [&](const Progress& p) {
+    status.show(fmt::format("Quantizing: {} %", p.total ? 100 * p.done / p.total : 100));
     return !interrupt.interrupted();
   };
   return quantize_model(path, arguments.out, options);

@@ -40,7 +40,7 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
                       "the prompt",
                       model.info().path));
     }
-    return goes_on ? model.tokenize_part(prompt, false) : model.tokenize(prompt, true, false);
+    return goes_on ? model.vocabulary().tokenize_part(prompt, false) : model.vocabulary().tokenize(prompt, true, false);
   }
   if (prompt.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -53,7 +53,7 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
   ChatOptions options;
   options.after_answer = goes_on;
   options.extra_json = arguments.template_variables;
-  return model.render_chat(messages, options);
+  return render_chat(model, messages, options);
 }
 
 // The context to use beside `there` tokens of a resumed session; an error names the numbers and the
@@ -99,10 +99,10 @@ class PlainView {
   PlainView(Output& out, bool quiet) : out_(out), quiet_(quiet), status_(!quiet) {}
 
   bool show(const Event& event) {
-    if (const auto* progress = std::get_if<Progress>(&event)) {
+    if (const auto* progress = std::get_if<PromptProgress>(&event)) {
       read_ = progress->done;
       status_.show(
-          fmt::format("Reading the prompt: {} of {} tokens", progress->done, progress->all));
+          fmt::format("Reading the prompt: {} of {} tokens", progress->done, progress->total));
     } else if (const auto* delta = std::get_if<TextDelta>(&event)) {
       status_.clear();
       if (!delta->text.empty()) ends_line_ = delta->text.back() == '\n';
@@ -123,14 +123,15 @@ class PlainView {
     if (!ends_line_) out_.write("\n");
     out_.flush();
     if (quiet_ || out_.failed()) return;  // that the write failed says why it ended
-    if (finished.reason == FinishReason::kCancelled && read_ < finished.prompt_tokens) {
-      print_note(fmt::format("stopped at {} of {} prompt tokens", read_, finished.prompt_tokens));
+    const Cost& cost = finished.cost;
+    if (finished.reason == FinishReason::kCancelled && read_ < cost.prompt_tokens) {
+      print_note(fmt::format("stopped at {} of {} prompt tokens", read_, cost.prompt_tokens));
       return;
     }
     print_note(fmt::format(
         "prompt {} tokens, {:.1f} tokens/s; answer {} tokens, {:.1f} tokens/s{}",
-        finished.prompt_tokens, rate(finished.prompt_tokens, finished.prompt_seconds),
-        finished.generated_tokens, rate(finished.generated_tokens, finished.generate_seconds),
+        cost.prompt_tokens, rate(cost.prompt_tokens, cost.prompt_seconds), cost.generated_tokens,
+        rate(cost.generated_tokens, cost.generate_seconds),
         ending(finished.reason)));
   }
 
@@ -158,7 +159,10 @@ class PlainView {
 class JsonView {
  public:
   JsonView(Output& out, const Model& model) : out_(out), model_(&model) {}
-  bool show(const Event& event) { return out_.write(event_line(event, *model_)) && out_.flush(); }
+  bool show(const Event& event) {
+    const std::string line = event_line(event, *model_);
+    return line.empty() || (out_.write(line) && out_.flush());
+  }
 
  private:
   Output& out_;

@@ -41,7 +41,7 @@ class Scorer {
     out_.write(value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   Json token_line(int64_t position, Token id) const {
-    return {{"pos", position}, {"id", id}, {"text", model_.piece(id, true)}};
+    return {{"pos", position}, {"id", id}, {"text", model_.vocabulary().piece(id)}};
   }
 
   Session& session_;
@@ -54,9 +54,9 @@ class Scorer {
 
 Json Scorer::top_of(const Distribution& distribution) const {
   Json list = Json::array();
-  for (const Candidate& candidate : distribution.top) {
+  for (const TokenLogprob& candidate : distribution.top) {
     list.push_back({{"id", candidate.id},
-                    {"text", model_.piece(candidate.id, true)},
+                    {"text", model_.vocabulary().piece(candidate.id)},
                     {"logprob", shortest(candidate.logprob)}});
   }
   return list;
@@ -91,7 +91,7 @@ Result<void> Scorer::append(std::span<const Token> ids) {
     const auto next = static_cast<size_t>(position - first) + 1;
     if (result && next < ids.size()) result = predicted(position + 1, ids[next], logits);
   };
-  const auto go_on = [&](int64_t, int64_t) { return result.has_value() && out_.flush(); };
+  const auto go_on = [&](const Progress&) { return result.has_value() && out_.flush(); };
   Result<void> appended = session_.append_each(ids, row, go_on);
   if (!result) return result;
   if (out_.failed()) return tl::unexpected(out_.error());
@@ -140,10 +140,10 @@ Result<bool> append_some(Scorer* scorer, std::span<const Token> ids,
 
 Result<std::vector<Token>> read_tokens(const ScoreArguments& arguments, const Model& model) {
   const std::string file = arguments.file.value_or("-");
-  if (arguments.ids) return read_ids(file, model.info().vocabulary);
+  if (arguments.ids) return read_ids(file, model.info().vocabulary_size);
   CULET_TRY(const std::string text, read_text_file(file));
-  if (!arguments.memory.resume.empty()) return model.tokenize_part(text, false);
-  return model.tokenize(text, arguments.add_special, false);
+  if (!arguments.memory.resume.empty()) return model.vocabulary().tokenize_part(text, false);
+  return model.vocabulary().tokenize(text, arguments.add_special, false);
 }
 
 // There is something to score, and the context holds it.
@@ -194,8 +194,8 @@ Result<void> append_text(const ScoreArguments& arguments, const Model& model, Te
     CULET_TRY(const std::optional<std::string> piece, text->next(interrupt));
     if (!piece) break;
     CULET_TRY(const std::vector<Token> ids, first && !arguments.add_special
-                                                ? model.tokenize(*piece, false, false)
-                                                : model.tokenize_part(*piece, first));
+                                                ? model.vocabulary().tokenize(*piece, false, false)
+                                                : model.vocabulary().tokenize_part(*piece, first));
     first = false;
     CULET_TRY(go_on, append_some(scorer, ids, interrupt, status));
   }
@@ -208,7 +208,7 @@ Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<
   std::vector<Token> ids;
   std::optional<TextPieces> text;
   if (arguments.ids) {
-    CULET_TRY(ids, read_ids(file, model->info().vocabulary));
+    CULET_TRY(ids, read_ids(file, model->info().vocabulary_size));
   } else {
     CULET_TRY(TextPieces pieces, TextPieces::open(file));
     text.emplace(std::move(pieces));

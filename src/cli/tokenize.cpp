@@ -15,7 +15,7 @@ Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out) {
   text_only.options.text_only = true;
   CULET_TRY(const auto model, load_model(text_only));
   CULET_TRY(const std::vector<Token> ids,
-            model->tokenize(text, arguments.add_special, arguments.parse_special));
+            model->vocabulary().tokenize(text, arguments.add_special, arguments.parse_special));
   out.write(nlohmann::json(ids).dump() + "\n");
   return kExitOk;
 }

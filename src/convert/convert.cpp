@@ -287,7 +287,7 @@ Result<void> write_tensors(const Plan& plan, const Checkpoint& checkpoint,
     const Source source{tensor.name, int64_t(tensor.elements()), tensor.reader()};
     CULET_TRY_VOID(write_values(writer, &pool, source, plan.choice.types[i], [&](int64_t values) {
       done += uint64_t(values);
-      return !options.progress || options.progress(done, total);
+      return !options.progress || options.progress({"converting", done, total});
     }));
     for (const format::SafeTensor* read : tensor.sources) checkpoint.release(*read);
   }

@@ -98,7 +98,7 @@ class Job {
     const quant::TypeInfo& from = quant::type_info(tensor.type);
     const auto tell = [&](uint64_t bytes) {
       done_ += bytes;
-      return !options_.progress || options_.progress(done_, total_);
+      return !options_.progress || options_.progress({"quantizing", done_, total_});
     };
     if (tensor.type == type) {
       return write_bytes(writer, {tensor.data, tensor.bytes},

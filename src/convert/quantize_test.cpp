@@ -280,7 +280,8 @@ TEST_F(Quantized, NothingIsLeftOfWhatFailed) {
   std::filesystem::copy_file(source, out);
   int calls = 0;
   const auto stopped = quantize_model(
-      source, out, {.type = "Q4_0", .progress = [&calls](uint64_t done, uint64_t total) {
+      source, out, {.type = "Q4_0", .progress = [&calls](const Progress& p) {
+        const uint64_t done = p.done, total = p.total;
                       EXPECT_LE(done, total);
                       return ++calls < 3;
                     }});

@@ -1,8 +1,10 @@
-// Takes a session of a drafter's target and a token that may follow it, gives what may follow that.
+// Takes a session of a draft model's target and a token that may follow it, gives what may follow that.
 //
 // The pass is of one row, at the position behind the session's last token, and only reads: the
-// drafter's plan has no append, and its segment holds the session's caches as const. So drafts of
+// draft model's plan has no append, and its segment holds the session's caches as const. So drafts of
 // several sessions may run at once, and the session is what it was, to the bit.
+#include "culet/draft.h"
+
 #include "base/float_mode.h"
 #include "engine/session_impl.h"
 #include "sample/logprobs.h"
@@ -15,54 +17,54 @@ namespace culet {
 namespace engine {
 namespace {
 
-Result<void> check_drafter(const ModelImpl& drafter) {
-  const ModelInfo& info = drafter.info();
-  if (info.kind != "drafter") {
+Result<void> check_draft_model(const ModelImpl& draft_model) {
+  const ModelInfo& info = draft_model.info();
+  if (info.kind != ModelKind::kDraft) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{} is of kind {} (architecture {}), and only a drafter makes drafts; "
-                            "take the one that was made for the session's model",
-                            info.path, info.kind, info.architecture));
+                fmt::format("{} is of kind {} (architecture {}), and only a draft model makes "
+                            "drafts; use the one that was trained for the session's model",
+                            info.path, kind_name(info.kind), info.architecture));
   }
-  if (!drafter.loaded().executor) {
+  if (!draft_model.loaded().executor) {
     return fail(ErrorCode::kInvalidArgument,
-                "the drafter was loaded with text_only, so it cannot run; load it without");
+                "the draft model was loaded with text_only, so it cannot run; load it without");
   }
   return {};
 }
 
-Result<void> check_session(const ModelImpl& drafter, const SessionImpl& session) {
-  if (&session.model() != drafter.target()) {
+Result<void> check_session(const ModelImpl& draft_model, const SessionImpl& session) {
+  if (session.model().get() != draft_model.target()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the session is of a model from {}, but the drafter's target is the "
+                fmt::format("the session is of a model from {}, but the draft model's target is the "
                             "one that it was loaded with, from {}; make the session of that",
-                            session.model().info().path, drafter.target()->info().path));
+                            session.model()->info().path, draft_model.target()->info().path));
   }
   if (session.length() == 0) {
     return fail(ErrorCode::kInvalidArgument,
-                "the session has no tokens, so there is nothing that a drafter could read; append "
+                "the session has no tokens, so there is nothing that a draft model could read; append "
                 "the prompt first");
   }
-  const std::string& why = drafter.loaded().compiled.plan.no_stream;
+  const std::string& why = draft_model.loaded().compiled.plan.no_stream;
   if (session.options().stream && !why.empty()) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} cannot draft for an endless stream: {}; use a session with a fixed "
                             "context",
-                            drafter.info().path, why));
+                            draft_model.info().path, why));
   }
   return {};
 }
 
-Result<void> check_step(const ModelImpl& drafter, Token token, std::span<const float> hidden) {
-  const int64_t vocabulary = drafter.info().vocabulary;
+Result<void> check_step(const ModelImpl& draft_model, Token token, std::span<const float> hidden) {
+  const int64_t vocabulary = draft_model.info().vocabulary_size;
   if (token < 0 || token >= vocabulary) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("token {} is outside the vocabulary, whose ids are 0 to {}", token,
                             vocabulary - 1));
   }
-  const auto width = static_cast<size_t>(drafter.executor().output_width(kHidden));
+  const auto width = static_cast<size_t>(draft_model.executor().output_width(kHidden));
   if (hidden.size() != width) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the hidden row has {} numbers, but the drafter takes {}: give a row "
+                fmt::format("the hidden row has {} numbers, but the draft model takes {}: give a row "
                             "of its target or of its step before",
                             hidden.size(), width));
   }
@@ -71,18 +73,18 @@ Result<void> check_step(const ModelImpl& drafter, Token token, std::span<const f
 
 std::vector<float> copy(std::span<const float> row) { return {row.begin(), row.end()}; }
 
-Result<Draft> run(const ModelImpl& drafter, const cache::CacheSet& caches, Token token,
+Result<Draft> run(const ModelImpl& draft_model, const cache::CacheSet& caches, Token token,
                   std::span<const float> hidden) {
-  WorkspaceLease workspace(drafter);
+  WorkspaceLease workspace(draft_model);
   const backend::Segment segment{nullptr, caches.length(), {&token, 1}, {}, &caches, hidden};
-  CULET_TRY_VOID(drafter.run(workspace.get(), {&segment, 1}));
-  const backend::Executor& executor = drafter.executor();
+  CULET_TRY_VOID(draft_model.run(workspace.get(), {&segment, 1}));
+  const backend::Executor& executor = draft_model.executor();
   const std::span<const float> logits = executor.output(workspace.get(), kLogits);
   const std::span<const float> next = executor.output(workspace.get(), kHidden);
-  if ((!drafter.is_finite(logits) && !sample::only_suppressed(logits)) ||
-      !drafter.is_finite(next)) {
+  if ((!draft_model.is_finite(logits) && !sample::only_suppressed(logits)) ||
+      !draft_model.is_finite(next)) {
     return fail(ErrorCode::kNumeric,
-                fmt::format("what the drafter makes of token {} are not finite numbers: the hidden "
+                fmt::format("what the draft model makes of token {} are not finite numbers: the hidden "
                             "row or the model file is damaged, or values overflow; compare with "
                             "--precise",
                             token));
@@ -93,11 +95,11 @@ Result<Draft> run(const ModelImpl& drafter, const cache::CacheSet& caches, Token
 }  // namespace
 }  // namespace engine
 
-Result<Draft> draft(const Model& drafter, const Session& session, Token token,
+Result<Draft> draft(const Model& draft_model, const Session& session, Token token,
                     std::span<const float> hidden) {
-  const engine::ModelImpl& impl = engine::impl(drafter);
-  const auto& target = static_cast<const engine::SessionImpl&>(session);  // there are no others
-  CULET_TRY_VOID(engine::check_drafter(impl));
+  const engine::ModelImpl& impl = draft_model.impl();
+  const engine::SessionImpl& target = session.impl();
+  CULET_TRY_VOID(engine::check_draft_model(impl));
   CULET_TRY_VOID(engine::check_session(impl, target));
   CULET_TRY_VOID(engine::check_step(impl, token, hidden));
   base::set_float_mode();

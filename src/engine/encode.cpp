@@ -7,7 +7,7 @@
 // bit.
 #include "base/check.h"
 #include "base/float_mode.h"
-#include "culet/engine.h"
+#include "culet/embed.h"
 #include "engine/model_impl.h"
 
 #include <fmt/format.h>
@@ -32,13 +32,14 @@ using Sequences = std::span<const std::vector<Token>>;
 using Rows = std::vector<std::vector<float>>;
 
 Result<void> check_model(const ModelImpl& model, const What& what) {
-  if (model.info().kind != "encoder") {
+  if (model.info().kind != ModelKind::kEncoder) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} is a {} (architecture {}), and only encoders make vectors of "
                             "texts; take one of those",
-                            model.info().path, model.info().kind, model.info().architecture));
+                            model.info().path, kind_name(model.info().kind),
+                            model.info().architecture));
   }
-  if (what.pooled && model.info().vector_width == 0) {
+  if (what.pooled && model.info().embedding_dimension == 0) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} makes no vector of a text: architecture {} gives this file no "
                             "output '{}', for it names no pooling; call culet::encode for the "
@@ -66,7 +67,7 @@ Result<void> check_sequence(const ModelImpl& model, const What& what, size_t ind
                             "it reads cannot be cut without changing the result; shorten it",
                             index, tokens.size(), model.info().path, most));
   }
-  const int64_t vocabulary = model.info().vocabulary;
+  const int64_t vocabulary = model.info().vocabulary_size;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= vocabulary) {
       return fail(ErrorCode::kInvalidArgument,
@@ -80,7 +81,7 @@ Result<void> check_sequence(const ModelImpl& model, const What& what, size_t ind
 // An ordinary pass was checked when the model was loaded.
 Result<void> check_room(const ModelImpl& model, int64_t longest) {
   const model::LoadedModel& loaded = model.loaded();
-  if (longest <= loaded.pass_rows) return {};
+  if (longest <= loaded.ubatch_size) return {};
   backend::PrepareOptions options;
   options.limits.rows = static_cast<int32_t>(longest);
   options.repack = model.info().repacked;
@@ -98,14 +99,14 @@ class Encoding {
  public:
   Encoding(const ModelImpl& model, const What& what, Sequences sequences)
       : model_(model), what_(what), sequences_(sequences), rows_(sequences.size()) {
-    for (const auto& tokens : sequences) all_ += static_cast<int64_t>(tokens.size());
+    for (const auto& tokens : sequences) all_ += tokens.size();
   }
 
-  Result<Rows> run(const Session::Progress& progress) {
+  Result<Rows> run(const ProgressFn& progress) {
     WorkspaceLease workspace(model_);
     while (next_ < sequences_.size()) {
       CULET_TRY_VOID(run_pass(&workspace.get()));
-      if (progress && !progress(done_, all_)) {
+      if (progress && !progress({"encoding", done_, all_})) {
         return fail(ErrorCode::kCancelled, "stopped on request");
       }
     }
@@ -122,14 +123,14 @@ class Encoding {
     segments_.clear();
     for (; next_ < sequences_.size(); ++next_) {
       const auto size = static_cast<int64_t>(sequences_[next_].size());
-      if (rows > 0 && rows + size > model_.loaded().pass_rows) break;
+      if (rows > 0 && rows + size > model_.loaded().ubatch_size) break;
       if (what_.pooled && segments_.size() == most) break;
       rows += size;
       segments_.push_back({nullptr, 0, sequences_[next_], wanted});
     }
     if (rows == 0) return {};
     CULET_TRY_VOID(model_.run(*workspace, segments_));
-    done_ += rows;
+    done_ += static_cast<uint64_t>(rows);
     return read(first, model_.executor().output(*workspace, what_.output));
   }
 
@@ -159,12 +160,12 @@ class Encoding {
   Rows rows_;
   std::vector<backend::Segment> segments_;
   size_t next_ = 0;
-  int64_t done_ = 0, all_ = 0;
+  uint64_t done_ = 0, all_ = 0;
 };
 
 Result<Rows> encode(const Model& model, const What& what, Sequences sequences,
-                    const Session::Progress& progress) {
-  const ModelImpl& own = impl(model);
+                    const ProgressFn& progress) {
+  const ModelImpl& own = model.impl();
   CULET_TRY_VOID(check_model(own, what));
   size_t longest = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -195,14 +196,14 @@ void normalize(std::vector<float>* vector) {
 
 Result<std::vector<std::vector<float>>> encode(const Model& model,
                                                std::span<const std::vector<Token>> sequences,
-                                               const Session::Progress& progress) {
+                                               const ProgressFn& progress) {
   return engine::encode(model, engine::kRows, sequences, progress);
 }
 
 Result<std::vector<std::vector<float>>> embed(const Model& model,
                                               std::span<const std::vector<Token>> sequences,
                                               const EmbedOptions& options,
-                                              const Session::Progress& progress) {
+                                              const ProgressFn& progress) {
   CULET_TRY(std::vector<std::vector<float>> vectors,
             engine::encode(model, engine::kVectors, sequences, progress));
   if (options.normalize) {

@@ -2,7 +2,7 @@
 // a later question "do these tokens begin with what you have read?" still has an exact answer.
 #pragma once
 
-#include "culet/engine.h"
+#include "culet/token.h"
 
 #include <cstdint>
 #include <optional>

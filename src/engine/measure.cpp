@@ -7,6 +7,7 @@
 #include "culet/measure.h"
 
 #include "base/check.h"
+#include "engine/forward.h"
 #include "engine/session_impl.h"
 #include "quant/tensor_type.h"
 
@@ -122,30 +123,13 @@ uint64_t sum_of(const uint64_t* p, size_t words) {
 
 // ---------------------------------------------------------------- the profile
 
-// While one lives, passes of the model are timed.
-class Timing {
- public:
-  explicit Timing(const ModelImpl& model)
-      : model_(model), costs_(model.loaded().compiled.plan.ops.size()) {
-    model_.measure_ops(costs_);
-  }
-  ~Timing() { model_.measure_ops({}); }
-  Timing(const Timing&) = delete;
-  Timing& operator=(const Timing&) = delete;
-  const std::vector<backend::OpCost>& costs() const { return costs_; }
-
- private:
-  const ModelImpl& model_;
-  std::vector<backend::OpCost> costs_;
-};
-
-// What a phase ran: rows [first, first + rows) in passes of at most pass_rows, logits of the last
+// What a phase ran: rows [first, first + rows) in passes of at most ubatch_size, logits of the last
 // `logits` of them.
 struct Passes {
-  int64_t first = 0, rows = 0, pass_rows = 1, logits = 0;
+  int64_t first = 0, rows = 0, ubatch_size = 1, logits = 0;
   cache::CacheOptions caches;
 
-  int64_t count() const { return (rows + pass_rows - 1) / pass_rows; }
+  int64_t count() const { return (rows + ubatch_size - 1) / ubatch_size; }
 };
 
 // The rows of one pass share what they read.
@@ -156,7 +140,7 @@ void count_attention(const plan::Op& op, const plan::CacheSpec& cache, bool want
   for (int64_t i = wanted ? p.rows - p.logits : 0; i < p.rows; ++i) {
     const auto rows = static_cast<uint64_t>(visible(cache, p.caches, p.first + i));
     pairs += rows;
-    if ((i + 1) % p.pass_rows == 0 || i + 1 == p.rows) time->bytes += row_bytes * rows;
+    if ((i + 1) % p.ubatch_size == 0 || i + 1 == p.rows) time->bytes += row_bytes * rows;
   }
   time->operations += 2 * pairs * static_cast<uint64_t>(op.attr.heads) *
                       static_cast<uint64_t>(cache.head_dim + cache.value_dim);
@@ -218,7 +202,7 @@ PhaseProfile phase(const model::LoadedModel& model, const Passes& p, double seco
 }  // namespace engine
 
 Costs costs(const Model& model) {
-  const model::LoadedModel& loaded = engine::impl(model).loaded();
+  const model::LoadedModel& loaded = model.impl().loaded();
   const plan::Plan& plan = loaded.compiled.plan;
   Costs costs;
   for (size_t i = 0; i < plan.ops.size(); ++i) {
@@ -236,7 +220,7 @@ Costs costs(const Model& model) {
 
 uint64_t kv_bytes_read(const Model& model, const SessionOptions& options, int64_t position) {
   const cache::CacheOptions caches = engine::cache_options(options);
-  const plan::Plan& plan = engine::impl(model).loaded().compiled.plan;
+  const plan::Plan& plan = model.impl().loaded().compiled.plan;
   uint64_t bytes = 0;
   for (const plan::Op& op : plan.ops) {
     if (!engine::reads_cache(op)) continue;
@@ -248,7 +232,7 @@ uint64_t kv_bytes_read(const Model& model, const SessionOptions& options, int64_
 }
 
 Result<double> read_bandwidth(const Model& model) {
-  base::ThreadPool* pool = engine::impl(model).loaded().pool.get();
+  base::ThreadPool* pool = model.impl().loaded().pool.get();
   if (pool == nullptr) {
     return fail(ErrorCode::kInvalidArgument,
                 "a model that was loaded for text alone has no threads to measure with");
@@ -285,38 +269,42 @@ Result<double> read_bandwidth(const Model& model) {
 }
 
 Result<Profile> profile(Session& session, std::span<const Token> prompt,
-                        std::span<const Token> continuation, const Session::Progress& progress) {
-  const engine::ModelImpl& model = engine::impl(session.model());
-  const auto prompted = static_cast<int64_t>(prompt.size());
-  const auto continued = static_cast<int64_t>(continuation.size());
-  const int64_t all = prompted + continued;
+                        std::span<const Token> continuation, const ProgressFn& progress) {
+  const engine::ModelImpl& model = session.model().impl();
+  const size_t ops = model.loaded().compiled.plan.ops.size();
+  const uint64_t all = prompt.size() + continuation.size();
+  const auto append = [&session](std::span<const Token> tokens, const ProgressFn& on_progress,
+                                 std::vector<backend::OpCost>* costs) {
+    const AppendItem item{&session, tokens};
+    return engine::append_measured({&item, 1}, on_progress, *costs)[0];
+  };
   engine::Passes passes;
   passes.first = session.length();
-  passes.rows = prompted;
+  passes.rows = static_cast<int64_t>(prompt.size());
   passes.caches = engine::cache_options(session.options());
-  passes.pass_rows = model.executor().limits().rows;
-  passes.logits = std::min<int64_t>(prompted, 1);
+  passes.ubatch_size = model.executor().limits().rows;
+  passes.logits = std::min<int64_t>(passes.rows, 1);
   Profile result;
-  {
-    const engine::Timing timing(model);
-    const double start = engine::now();
-    CULET_TRY_VOID(session.append(prompt, [&](int64_t done, int64_t) {
-      return !progress || progress(std::min(done, prompted), all);
-    }));
-    result.prefill = engine::phase(model.loaded(), passes, engine::now() - start, timing.costs());
-  }
-  passes.first += prompted;
-  passes.pass_rows = 1;
-  passes.rows = passes.logits = continued;
-  const engine::Timing timing(model);
-  const double start = engine::now();
-  for (int64_t i = 0; i < continued; ++i) {
-    CULET_TRY_VOID(session.append(continuation.subspan(static_cast<size_t>(i), 1)));
-    if (progress && !progress(prompted + i + 1, all)) {
+  std::vector<backend::OpCost> costs(ops);
+  double start = engine::now();
+  const auto on_prompt = [&](const Progress& p) {
+    return !progress || progress({"profile", p.done, all});
+  };
+  CULET_TRY_VOID(append(prompt, on_prompt, &costs));
+  result.prefill = engine::phase(model.loaded(), passes, engine::now() - start, costs);
+
+  passes.first += passes.rows;
+  passes.ubatch_size = 1;
+  passes.rows = passes.logits = static_cast<int64_t>(continuation.size());
+  costs.assign(ops, {});
+  start = engine::now();
+  for (size_t i = 0; i < continuation.size(); ++i) {
+    CULET_TRY_VOID(append(continuation.subspan(i, 1), {}, &costs));
+    if (progress && !progress({"profile", prompt.size() + i + 1, all})) {
       return fail(ErrorCode::kCancelled, "stopped on request");
     }
   }
-  result.decode = engine::phase(model.loaded(), passes, engine::now() - start, timing.costs());
+  result.decode = engine::phase(model.loaded(), passes, engine::now() - start, costs);
   return result;
 }
 

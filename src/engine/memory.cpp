@@ -55,44 +55,37 @@ Result<void> resolve_stream(const ModelImpl& model, const SessionOptions& given,
                             model.info().path, why));
   }
   StreamOptions& stream = *options->stream;
-  if (stream.pinned < 0 || stream.window < 0) {
+  if (stream.sinks < 0 || stream.window < 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a stream with {} pinned tokens and a window of {} makes no sense",
-                            stream.pinned, stream.window));
+                            stream.sinks, stream.window));
   }
   if (stream.window > 0) {
     const int64_t trained = model.info().context_length;
-    if (trained && (stream.window > trained || stream.pinned > trained - stream.window)) {
+    if (trained && (stream.window > trained || stream.sinks > trained - stream.window)) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} pinned tokens and a window of {} are more than the {} tokens "
                               "that {} was trained for; use a smaller window",
-                              stream.pinned, stream.window, trained, model.info().path));
+                              stream.sinks, stream.window, trained, model.info().path));
     }
-    if (given.context > 0 && given.context != stream.pinned + stream.window) {
+    if (given.context > 0 && given.context != stream.sinks + stream.window) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("a context of {} tokens is not {} pinned ones and a window of {}; "
                               "give the context or the window",
-                              given.context, stream.pinned, stream.window));
+                              given.context, stream.sinks, stream.window));
     }
-    options->context = stream.pinned + stream.window;
+    options->context = stream.sinks + stream.window;
     return {};
   }
-  stream.window = options->context - stream.pinned;
+  stream.window = options->context - stream.sinks;
   if (stream.window < 1) {
     return fail(
         ErrorCode::kInvalidArgument,
         fmt::format("a context of {} tokens has no room beside {} pinned ones; use a larger "
                     "context or pin fewer",
-                    options->context, stream.pinned));
+                    options->context, stream.sinks));
   }
   return {};
-}
-
-std::string kind_of(const plan::CacheSpec& spec, const cache::CacheOptions& options) {
-  const cache::Retention kept = cache::retention_of(spec, options);
-  if (kept.full()) return "full";
-  if (spec.policy == plan::CachePolicy::kWindow) return fmt::format("window({})", kept.window);
-  return fmt::format("stream({}, {})", kept.pinned, kept.window);
 }
 
 // Where the stream is under way, far enough for every window to be full.
@@ -118,56 +111,61 @@ cache::CacheOptions cache_options(const SessionOptions& options) {
         std::pair(kv_type(options.window_types->first), kv_type(options.window_types->second));
   }
   out.max_positions = options.context;
-  if (options.stream) out.stream = cache::Stream{options.stream->pinned, options.stream->window};
-  out.start = options.start;
+  if (options.stream) out.stream = cache::Stream{options.stream->sinks, options.stream->window};
+  out.start = options.start_position;
   return out;
 }
 
 bool same_memory(const SessionOptions& a, const SessionOptions& b) {
   const auto stream = [](const SessionOptions& o) {
-    return o.stream ? std::pair(o.stream->pinned, o.stream->window)
+    return o.stream ? std::pair(o.stream->sinks, o.stream->window)
                     : std::pair<int64_t, int64_t>(-1, -1);
   };
   return a.keys == b.keys && a.values == b.values && a.window_types == b.window_types &&
-         stream(a) == stream(b) && a.start == b.start;
+         stream(a) == stream(b) && a.start_position == b.start_position;
 }
 
 }  // namespace engine
 
 Result<ContextMemory> context_memory(const Model& model, const SessionOptions& given) {
-  const engine::ModelImpl& impl = engine::impl(model);
+  const engine::ModelImpl& impl = model.impl();
   const model::LoadedModel& loaded = impl.loaded();
   CULET_TRY(const SessionOptions options, engine::resolve_options(impl, given));
   const cache::CacheOptions caches = engine::cache_options(options);
   const int64_t tokens = options.stream ? engine::kUnderWay : options.context;
-  const int64_t pass_rows =
+  const int64_t ubatch_size =
       loaded.executor ? loaded.executor->limits().rows : backend::Limits{}.rows;
   ContextMemory memory;
-  const auto add = [&memory](const std::string& kind, const cache::LayerBytes& bytes) {
-    auto at = std::find_if(memory.layers.begin(), memory.layers.end(),
-                           [&](const LayerMemory& layer) { return layer.kind == kind; });
-    if (at == memory.layers.end()) at = memory.layers.insert(at, LayerMemory{kind});
+  const auto add = [&memory](const LayerMemory& layer, const cache::LayerBytes& bytes) {
+    auto at = std::find_if(memory.layers.begin(), memory.layers.end(), [&](const LayerMemory& l) {
+      return l.kind == layer.kind && l.sinks == layer.sinks && l.window == layer.window;
+    });
+    if (at == memory.layers.end()) at = memory.layers.insert(at, layer);
     ++at->layers;
     at->payload += bytes.payload, at->allocated += bytes.allocated;
     memory.payload += bytes.payload, memory.allocated += bytes.allocated;
-    memory.most += bytes.in_a_pass;
+    memory.peak += bytes.in_a_pass;
   };
   for (const plan::CacheSpec& spec : loaded.compiled.plan.caches) {
     if (spec.target != plan::kNone)
-      continue;  // a drafter's: it is its target's session that holds it
-    add(engine::kind_of(spec, caches), cache::layer_bytes(spec, caches, tokens, pass_rows));
+      continue;  // of a draft model: its target's session holds it
+    const cache::Retention kept = cache::retention_of(spec, caches);
+    LayerMemory layer;
+    if (spec.policy == plan::CachePolicy::kWindow) layer.kind = CacheKind::kWindow;
+    if (!kept.full()) layer.sinks = kept.pinned, layer.window = kept.window;
+    add(layer, cache::layer_bytes(spec, caches, tokens, ubatch_size));
   }
   for (const plan::StateSpec& spec : loaded.compiled.plan.states) {
     const uint64_t bytes =
         static_cast<uint64_t>(spec.rows) * static_cast<uint64_t>(spec.width) * sizeof(float);
-    add("state", {bytes, 3 * bytes, 3 * bytes});
+    add({CacheKind::kState}, {bytes, 3 * bytes, 3 * bytes});
   }
   return memory;
 }
 
-uint64_t context_bytes(const Model& model, const SessionOptions& options) {
-  const auto memory = context_memory(model, options);
-  return memory ? memory->most : 0;
+std::string_view kv_type_name(KvType type) {
+  constexpr std::string_view kNames[] = {"f32", "f16", "bf16", "q8_0"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 }  // namespace culet

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "backend/executor.h"
-#include "culet/engine.h"
+#include "culet/model.h"
+#include "culet/session.h"
+#include "engine/vocabulary_impl.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 
@@ -35,44 +37,33 @@ class WorkspaceLease {
 };
 
 // Threads: any number of callers; the two mutexes are never held together or across a callback.
-class ModelImpl final : public Model {
+class ModelImpl final {
  public:
-  // target: of a drafter, whose `loaded` refers to it.
+  // target: of a draft model, whose `loaded` refers to it.
   ModelImpl(std::unique_ptr<model::LoadedModel> loaded, std::shared_ptr<const Model> target)
-      : target_(std::move(target)), loaded_(std::move(loaded)) {}
+      : target_(std::move(target)), loaded_(std::move(loaded)), vocabulary_(make_vocabulary(loaded_->tokenizer)) {}
 
-  const ModelInfo& info() const override { return loaded_->info; }
-  std::string explain() const override;
-  Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
-                                      bool parse_special) const override;
-  Result<std::vector<Token>> tokenize_part(std::string_view text, bool first) const override;
-  std::string detokenize(std::span<const Token> ids, bool special) const override;
-  std::string piece(Token id, bool special) const override;
-  bool is_end_of_generation(Token id) const override;
-  Result<std::vector<Token>> render_chat(std::span<const Message> messages,
-                                         const ChatOptions& options) const override;
-  Result<std::string> render_chat_text(std::span<const Message> messages,
-                                       const ChatOptions& options) const override;
+  const ModelInfo& info() const { return loaded_->info; }
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  std::string explain() const;
 
   const model::LoadedModel& loaded() const { return *loaded_; }
   const backend::Executor& executor() const { return *loaded_->executor; }
   const Model* target() const { return target_.get(); }
   // Whether no number of a row is NaN or an infinity.
   bool is_finite(std::span<const float> row) const;
-  // One pass at a time: a second caller waits.
-  Result<void> run(backend::Workspace& workspace, std::span<const backend::Segment> batch) const;
-  // From now on passes add what their ops take to costs, [ops of the plan]; empty: no more.
-  void measure_ops(std::span<backend::OpCost> costs) const;
+  // One forward pass at a time: a second caller waits. op_costs, [ops of the plan] or empty: what
+  // each op takes is added to it.
+  Result<void> run(backend::Workspace& workspace, std::span<const backend::Segment> batch,
+                   std::span<backend::OpCost> op_costs = {}) const;
 
  private:
   friend class WorkspaceLease;
-  Result<std::vector<chat::Piece>> render(std::span<const Message> messages,
-                                          const ChatOptions& options) const;
 
   std::shared_ptr<const Model> target_;
   std::unique_ptr<model::LoadedModel> loaded_;
+  Vocabulary vocabulary_;
   mutable std::mutex pass_mutex_;
-  mutable std::span<backend::OpCost> costs_;  // guarded by pass_mutex_
   mutable std::mutex idle_mutex_;
   mutable std::vector<backend::WorkspacePtr> idle_;  // guarded by idle_mutex_
 };
@@ -82,8 +73,5 @@ inline kernels::KvType kv_type(KvType type) {
                                         kernels::kKvQ8};
   return kTypes[static_cast<size_t>(type)];
 }
-
-// Every Model is a ModelImpl: only Model::load makes them.
-const ModelImpl& impl(const Model& model);
 
 }  // namespace culet::engine

@@ -1,4 +1,4 @@
-// A session: one timeline, and what can be done with it. Appending is in batch.cpp, files are in
+// A session: one timeline, and what can be done with it. Appending is in forward.cpp, bytes are in
 // snapshot.cpp.
 //
 // A stream's history keeps what some layer still sees and what a sampler's penalties may look at;
@@ -29,12 +29,12 @@ int64_t widest_window(const ModelImpl& model) {
 
 tl::unexpected<Error> no_sessions(const ModelInfo& model) {
   return fail(ErrorCode::kUnsupported,
-              model.kind == "encoder"
+              model.kind == ModelKind::kEncoder
                   ? fmt::format("{} is an encoder (architecture {}): it makes vectors of texts and "
                                 "cannot continue them, so it has no sessions; use culet embed "
                                 "(culet::embed, culet::encode), or use a decoder",
                                 model.path, model.architecture)
-                  : fmt::format("{} is a drafter (architecture {}): it guesses tokens for the "
+                  : fmt::format("{} is a draft model (architecture {}): it proposes tokens for the "
                                 "sessions of its target and has none of its own; call culet::draft",
                                 model.path, model.architecture));
 }
@@ -42,18 +42,13 @@ tl::unexpected<Error> no_sessions(const ModelInfo& model) {
 SessionImpl::SessionImpl(std::shared_ptr<const Model> model, const SessionOptions& options,
                          Timeline timeline)
     : model_(std::move(model)),
-      impl_(impl(*model_)),
       options_(options),
-      remembered_(std::max({kRemembered, options.context, widest_window(impl_)})),
+      remembered_(std::max({kRemembered, options.context, widest_window(model_->impl())})),
       timeline_(std::move(timeline)) {}
 
 int64_t SessionImpl::evicted() const {
   if (!options_.stream) return 0;
-  return std::max<int64_t>(0, length() - options_.stream->pinned - options_.stream->window);
-}
-
-uint64_t SessionImpl::memory_bytes() const {
-  return timeline_.caches.held_bytes() + logits().size_bytes() + tokens().size_bytes();
+  return std::max<int64_t>(0, length() - options_.stream->sinks - options_.stream->window);
 }
 
 Result<void> SessionImpl::check(std::span<const Token> tokens) const {
@@ -65,11 +60,11 @@ Result<void> SessionImpl::check(std::span<const Token> tokens) const {
                     "session with a larger context",
                     context(), length() + more, length(), more));
   }
-  if (more > kMostPosition - options_.start - length()) {
+  if (more > kMostPosition - options_.start_position - length()) {
     return fail(ErrorCode::kExhausted,
                 fmt::format("a session ends at position {}; start a new one", kMostPosition));
   }
-  const int64_t vocabulary = model_->info().vocabulary;
+  const int64_t vocabulary = model_->info().vocabulary_size;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= vocabulary) {
       return fail(ErrorCode::kInvalidArgument,
@@ -80,60 +75,99 @@ Result<void> SessionImpl::check(std::span<const Token> tokens) const {
   return {};
 }
 
-void SessionImpl::appended(std::span<const Token> tokens, Logits logits) {
+void SessionImpl::appended(std::span<const Token> tokens, LogitsBuffer* logits) {
   timeline_.history.append(tokens);
-  timeline_.logits = std::move(logits);
+  timeline_.logits.swap(*logits);
   if (options_.stream) timeline_.history.forget_all_but(remembered_);
-}
-
-Result<void> SessionImpl::append(std::span<const Token> tokens, const Progress& progress) {
-  const BatchItem item{this, tokens};
-  return append_batch({&item, 1}, progress)[0];
-}
-
-Result<void> SessionImpl::append_each(std::span<const Token> tokens, const RowFn& row,
-                                      const Progress& progress) {
-  const BatchItem item{this, tokens, true, row};
-  return append_batch({&item, 1}, progress)[0];
 }
 
 void SessionImpl::clear() {
   timeline_.caches.clear();
   timeline_.history.clear();
-  timeline_.logits = nullptr;
+  timeline_.logits.clear();
 }
 
 bool SessionImpl::rewind(int64_t length) {
   if (length < 0 || length >= this->length()) return length == this->length();
-  const cache::Position position = options_.start + length;
+  const cache::Position position = options_.start_position + length;
   if (length < timeline_.history.forgotten() && length > 0) return false;
   if (timeline_.caches.truncate(position) == cache::Truncation::kRebuildNeeded) return false;
   CULET_CHECK(timeline_.history.resize(length));
-  timeline_.logits = nullptr;
+  timeline_.logits.clear();
   return true;
 }
 
-std::unique_ptr<Session> SessionImpl::fork() const {
-  return std::make_unique<SessionImpl>(model_, options_, timeline_);
-}
-
-Result<void> SessionImpl::become(const Session& other) {
-  const auto& from = static_cast<const SessionImpl&>(other);  // there are no others
-  if (from.model_ != model_ || !same_memory(from.options_, options_)) {
+Result<void> SessionImpl::assign(const SessionImpl& other) {
+  if (other.model_ != model_ || !same_memory(other.options_, options_)) {
     return fail(ErrorCode::kInvalidArgument,
                 "a session can only become a copy of one with the same model and options");
   }
-  if (from.length() > context()) {
+  if (other.length() > context()) {
     return fail(ErrorCode::kExhausted,
                 fmt::format("the context holds {} tokens, the other session has {}", context(),
-                            from.length()));
+                            other.length()));
   }
-  timeline_ = from.timeline_;
+  timeline_ = other.timeline_;
   return {};
 }
 
+}  // namespace engine
+
+// ---------------------------------------------------------------- the public face
+
+Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> model,
+                                               const SessionOptions& options) {
+  CULET_CHECK(model != nullptr);
+  const engine::ModelImpl& impl = model->impl();
+  if (!impl.loaded().executor) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the model was loaded with text_only, so it cannot run; load it without");
+  }
+  if (impl.info().kind != ModelKind::kDecoder) return engine::no_sessions(impl.info());
+  CULET_TRY(const SessionOptions resolved, engine::resolve_options(impl, options));
+  CULET_TRY(const ContextMemory memory, context_memory(*model, resolved));
+  CULET_TRY_VOID(model::check_memory(impl.loaded().memory_limit, memory.peak,
+                                     fmt::format("a context of {} tokens", resolved.context),
+                                     "use a smaller one (--ctx)"));
+  CULET_TRY(auto caches,
+            cache::CacheSet::make(impl.loaded().compiled.plan, engine::cache_options(resolved)));
+  return std::make_unique<Session>(std::make_unique<engine::SessionImpl>(
+      std::move(model), resolved, engine::Timeline{std::move(*caches), {}, {}}));
+}
+
+Session::Session(std::unique_ptr<engine::SessionImpl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+const Model& Session::model() const { return *impl_->model(); }
+const std::shared_ptr<const Model>& Session::shared_model() const { return impl_->model(); }
+const SessionOptions& Session::options() const { return impl_->options(); }
+int64_t Session::context() const { return impl_->context(); }
+int64_t Session::length() const { return impl_->length(); }
+std::span<const Token> Session::tokens() const { return impl_->tokens(); }
+int64_t Session::evicted() const { return impl_->evicted(); }
+std::span<const float> Session::logits() const { return impl_->logits(); }
+void Session::clear() { impl_->clear(); }
+bool Session::rewind(int64_t length) { return impl_->rewind(length); }
+Result<void> Session::assign(const Session& other) { return impl_->assign(*other.impl_); }
+
+std::unique_ptr<Session> Session::fork() const {
+  return std::make_unique<Session>(std::make_unique<engine::SessionImpl>(*impl_));
+}
+
+Result<void> Session::append(std::span<const Token> tokens, const ProgressFn& progress) {
+  const AppendItem item{this, tokens};
+  return append_batch({&item, 1}, progress)[0];
+}
+
+Result<void> Session::append_each(std::span<const Token> tokens, const LogitsFn& on_logits,
+                                  const ProgressFn& progress) {
+  const AppendItem item{this, tokens, true, on_logits};
+  return append_batch({&item, 1}, progress)[0];
+}
+
 // The last token is evaluated again when its logits are not known.
-Result<Session::Synced> SessionImpl::sync(std::span<const Token> tokens, const Progress& progress) {
+Result<Session::PrefixReuse> Session::set_tokens(std::span<const Token> tokens,
+                                                 const ProgressFn& progress) {
   const auto wanted = static_cast<int64_t>(tokens.size());
   if (wanted > context()) {
     return fail(ErrorCode::kExhausted,
@@ -141,43 +175,26 @@ Result<Session::Synced> SessionImpl::sync(std::span<const Token> tokens, const P
                             "larger context",
                             context(), wanted));
   }
-  const int64_t common = timeline_.history.common_prefix(tokens);
+  engine::Timeline& timeline = impl_->timeline();
+  const int64_t common = timeline.history.common_prefix(tokens);
   const bool whole = common == length();
-  if (whole && common == wanted && (timeline_.logits || wanted == 0))
-    return Synced{wanted, 0, evicted()};
+  if (whole && common == wanted && (timeline.logits || wanted == 0))
+    return PrefixReuse{wanted, 0, evicted()};
   const int64_t keep = whole && common < wanted ? common : std::min(common, wanted - 1);
-  const Timeline before = timeline_;
+  const engine::Timeline before = timeline;
   const bool kept = keep == length() || (keep > 0 && rewind(keep));
   if (!kept) clear();
   const int64_t reused = length();
   const auto done = append(tokens.subspan(static_cast<size_t>(reused)), progress);
   if (!done) {
-    timeline_ = before;
+    timeline = before;
     return tl::unexpected(done.error());
   }
-  return Synced{reused, wanted - reused, evicted()};
+  return PrefixReuse{reused, wanted - reused, evicted()};
 }
 
-}  // namespace engine
-
-Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> model,
-                                               const SessionOptions& options) {
-  CULET_CHECK(model != nullptr);
-  const engine::ModelImpl& impl = engine::impl(*model);
-  if (!impl.loaded().executor) {
-    return fail(ErrorCode::kInvalidArgument,
-                "the model was loaded with text_only, so it cannot run; load it without");
-  }
-  if (impl.info().kind != "decoder") return engine::no_sessions(impl.info());
-  CULET_TRY(const SessionOptions resolved, engine::resolve_options(impl, options));
-  CULET_TRY(const ContextMemory memory, context_memory(*model, resolved));
-  CULET_TRY_VOID(model::check_memory(impl.loaded().memory_limit, memory.most,
-                                     fmt::format("a context of {} tokens", resolved.context),
-                                     "use a smaller one (--ctx)"));
-  CULET_TRY(auto caches,
-            cache::CacheSet::make(impl.loaded().compiled.plan, engine::cache_options(resolved)));
-  return std::make_unique<engine::SessionImpl>(std::move(model), resolved,
-                                               engine::Timeline{std::move(*caches), {}, nullptr});
+SessionMemory Session::memory() const {
+  return {impl_->timeline().caches.held_bytes() + logits().size_bytes() + tokens().size_bytes(), 0};
 }
 
 }  // namespace culet

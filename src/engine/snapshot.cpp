@@ -7,6 +7,7 @@
 #include "base/new_file.h"
 #include "base/sha256.h"
 #include "culet/models.h"
+#include "culet/session.h"
 #include "engine/session_impl.h"
 
 #include <fmt/format.h>
@@ -16,10 +17,12 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
-namespace culet::engine {
+namespace culet {
+namespace engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -30,25 +33,22 @@ constexpr uint32_t kMostHeader = 1 << 16;
 constexpr size_t kSumBytes = 64;  // hexadecimal digits
 constexpr int64_t kMostLength = int64_t{1} << 40;
 
-constexpr const char* kTypeNames[] = {"f32", "f16", "bf16", "q8_0"};
-const char* name_of(KvType type) { return kTypeNames[static_cast<size_t>(type)]; }
-
 // What must be the same for a snapshot to fit, in the order in which it is told.
 Json binding_of(const SessionImpl& session, const std::vector<std::string>& digests) {
   const SessionOptions& o = session.options();
   const auto window = o.window_types.value_or(std::pair(o.keys, o.values));
   Json stream;
-  if (o.stream) stream = {{"pinned", o.stream->pinned}, {"window", o.stream->window}};
+  if (o.stream) stream = {{"pinned", o.stream->sinks}, {"window", o.stream->window}};
   const model::LoadedModel& loaded = session.model_impl().loaded();
   Json binding = {{"model", digests},
                   {"architecture", loaded.compiled.plan.source_sha256},
-                  {"precise", session.model().info().precise},
-                  {"keys", name_of(o.keys)},
-                  {"values", name_of(o.values)},
-                  {"window_keys", name_of(window.first)},
-                  {"window_values", name_of(window.second)},
+                  {"precise", session.model()->info().precise},
+                  {"keys", kv_type_name(o.keys)},
+                  {"values", kv_type_name(o.values)},
+                  {"window_keys", kv_type_name(window.first)},
+                  {"window_values", kv_type_name(window.second)},
                   {"stream", stream},
-                  {"start", o.start}};
+                  {"start", o.start_position}};
   if (!loaded.compiled.plan.no_stream.empty()) binding["context"] = loaded.context;
   return binding;
 }
@@ -154,7 +154,7 @@ Result<History> read_history(const SessionImpl& session, const Json& header, Rea
   if (forgotten > 0 && !session.options().stream) return cut();
   std::vector<Token> tokens;
   if (!reader->numbers(length - forgotten, &tokens)) return cut();
-  const int64_t vocabulary = session.model().info().vocabulary;
+  const int64_t vocabulary = session.model()->info().vocabulary_size;
   for (const Token token : tokens)
     if (token < 0 || token >= vocabulary) return cut();
   auto history = History::restored(forgotten, digest->get<std::string>(), std::move(tokens));
@@ -162,8 +162,7 @@ Result<History> read_history(const SessionImpl& session, const Json& header, Rea
   return std::move(*history);
 }
 
-}  // namespace
-
+// The bytes of a snapshot (docs/formats/snapshot.md); `digests`: sha256 of the model's files.
 Result<void> write_snapshot(const SessionImpl& session, const std::vector<std::string>& digests,
                             const cache::Sink& sink) {
   const Timeline& timeline = session.timeline();
@@ -190,31 +189,40 @@ Result<void> write_snapshot(const SessionImpl& session, const std::vector<std::s
   return {};
 }
 
+// The timeline in `size` bytes of a snapshot, if it fits the session.
 Result<Timeline> read_snapshot(const SessionImpl& session, const std::vector<std::string>& digests,
                                uint64_t size, const cache::Source& source) {
   Reader reader(size, source);
   CULET_TRY(const Json header, read_header(&reader));
   CULET_TRY_VOID(check_binding(header, binding_of(session, digests)));
   CULET_TRY(History history, read_history(session, header, &reader));
-  const int64_t vocabulary = session.model().info().vocabulary;
+  const int64_t vocabulary = session.model()->info().vocabulary_size;
   const int64_t logits = count(header, "logits", vocabulary);
   std::vector<float> values;
   if ((logits != 0 && logits != vocabulary) || !reader.numbers(logits, &values)) return cut();
   CULET_TRY(auto caches, cache::CacheSet::make(session.model_impl().loaded().compiled.plan,
                                                cache_options(session.options())));
-  const auto loaded = caches->load(session.options().start + history.length(),
+  const auto loaded = caches->load(session.options().start_position + history.length(),
                                    [&](std::span<std::byte> out) { return reader.read(out); });
   if (!loaded && loaded.error().code == ErrorCode::kCorrupt) return bad(loaded.error().message);
   if (!loaded) return tl::unexpected(loaded.error());
   if (!reader.ends()) return cut();
-  return Timeline{
-      std::move(*caches), std::move(history),
-      values.empty() ? nullptr : std::make_shared<const std::vector<float>>(std::move(values))};
+  Timeline timeline{std::move(*caches), std::move(history), {}};
+  timeline.logits.set(values);
+  return timeline;
+}
+
+Result<std::vector<std::string>> digests_of(const SessionImpl& session) {
+  ModelRef ref;
+  ref.path = session.model()->info().path;
+  CULET_TRY(const std::vector<FileDigest> files, model_digests(ref));
+  std::vector<std::string> digests;
+  digests.reserve(files.size());
+  for (const FileDigest& file : files) digests.push_back(file.sha256);
+  return digests;
 }
 
 // ---------------------------------------------------------------- files
-
-namespace {
 
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -226,57 +234,88 @@ tl::unexpected<Error> io_error(const std::string& path, const char* what) {
               fmt::format("{}: {}: {}", path, what, std::system_category().message(errno)));
 }
 
-Result<std::vector<std::string>> digests_of(const Model& model) {
-  ModelRef ref;
-  ref.path = model.info().path;
-  CULET_TRY(const std::vector<FileDigest> files, model_digests(ref));
-  std::vector<std::string> digests;
-  digests.reserve(files.size());
-  for (const FileDigest& file : files) digests.push_back(file.sha256);
-  return digests;
+}  // namespace
+}  // namespace engine
+
+Result<void> Session::save(const SnapshotSink& sink) const {
+  CULET_TRY(const std::vector<std::string> digests, engine::digests_of(*impl_));
+  Result<void> taken;
+  const auto written =
+      engine::write_snapshot(*impl_, digests, [&](std::span<const std::byte> bytes) {
+        taken = sink(bytes);
+        return taken.has_value();
+      });
+  return taken ? written : taken;
 }
 
-}  // namespace
+Result<std::vector<std::byte>> Session::snapshot() const {
+  std::vector<std::byte> bytes;
+  const auto keep = [&bytes](std::span<const std::byte> more) -> Result<void> {
+    try {
+      bytes.insert(bytes.end(), more.begin(), more.end());
+    } catch (const std::bad_alloc&) {
+      return fail(ErrorCode::kExhausted, "there is not enough memory for a snapshot");
+    }
+    return {};
+  };
+  CULET_TRY_VOID(save(keep));
+  return bytes;
+}
 
-Result<void> SessionImpl::save(const std::string& path, const Progress& progress) const {
-  CULET_TRY(const std::vector<std::string> digests, digests_of(*model_));
+Result<void> Session::save(const std::string& path, const ProgressFn& progress) const {
   CULET_TRY(base::NewFile file, base::NewFile::create(path));
-  const auto all = static_cast<int64_t>(memory_bytes());
-  bool stopped = false;
-  Result<void> system;
-  const auto written = write_snapshot(*this, digests, [&](std::span<const std::byte> bytes) {
-    system = file.write(bytes);
-    stopped = progress && !progress(std::min(static_cast<int64_t>(file.bytes()), all), all);
-    return system && !stopped;
-  });
-  if (!system) return system;
-  if (stopped) return fail(ErrorCode::kCancelled, "stopped on request");
-  CULET_TRY_VOID(written);
+  const SessionMemory held = memory();
+  const uint64_t total = held.own + held.shared;
+  const auto write = [&](std::span<const std::byte> bytes) -> Result<void> {
+    CULET_TRY_VOID(file.write(bytes));
+    const auto done = static_cast<uint64_t>(file.bytes());
+    if (!progress || progress({"saving", std::min(done, total), total, path})) return {};
+    return fail(ErrorCode::kCancelled, "stopped on request");
+  };
+  CULET_TRY_VOID(save(write));
   return file.commit();
 }
 
-Result<void> SessionImpl::restore(const std::string& path, const Progress& progress) {
-  CULET_TRY(const std::vector<std::string> digests, digests_of(*model_));
-  std::error_code unknown;
-  const uintmax_t size = std::filesystem::file_size(path, unknown);
-  File file(unknown ? nullptr : std::fopen(path.c_str(), "rb"));
-  if (!file) {
-    errno = unknown ? unknown.value() : errno;
-    return io_error(path, "cannot be read");
-  }
-  uint64_t done = 0;
-  bool stopped = false;
-  auto timeline = read_snapshot(*this, digests, size, [&](std::span<std::byte> out) {
-    done += out.size();
-    stopped = progress && !progress(static_cast<int64_t>(done), static_cast<int64_t>(size));
-    return !stopped && std::fread(out.data(), 1, out.size(), file.get()) == out.size();
+Result<void> Session::restore(uint64_t bytes, const SnapshotSource& source) {
+  CULET_TRY(const std::vector<std::string> digests, engine::digests_of(*impl_));
+  Result<void> given;
+  auto timeline = engine::read_snapshot(*impl_, digests, bytes, [&](std::span<std::byte> out) {
+    given = source(out);
+    return given.has_value();
   });
-  if (stopped) return fail(ErrorCode::kCancelled, "stopped on request");
-  if (!timeline) {
-    return fail(timeline.error().code, fmt::format("{}: {}", path, timeline.error().message));
-  }
-  timeline_ = std::move(*timeline);
+  if (!given) return given;
+  if (!timeline) return tl::unexpected(timeline.error());
+  impl_->timeline() = std::move(*timeline);
   return {};
 }
 
-}  // namespace culet::engine
+Result<void> Session::restore(std::span<const std::byte> snapshot) {
+  size_t at = 0;
+  return restore(snapshot.size(), [&](std::span<std::byte> out) -> Result<void> {
+    std::memcpy(out.data(), snapshot.data() + at, out.size());
+    at += out.size();
+    return {};
+  });
+}
+
+Result<void> Session::restore(const std::string& path, const ProgressFn& progress) {
+  std::error_code unknown;
+  const uintmax_t size = std::filesystem::file_size(path, unknown);
+  engine::File file(unknown ? nullptr : std::fopen(path.c_str(), "rb"));
+  if (!file) {
+    errno = unknown ? unknown.value() : errno;
+    return engine::io_error(path, "cannot be read");
+  }
+  uint64_t done = 0;
+  const auto restored = restore(size, [&](std::span<std::byte> out) -> Result<void> {
+    if (std::fread(out.data(), 1, out.size(), file.get()) != out.size())
+      return fail(ErrorCode::kCorrupt, "it was cut while it was read");
+    done += out.size();
+    if (!progress || progress({"restoring", done, size, path})) return {};
+    return fail(ErrorCode::kCancelled, "stopped on request");
+  });
+  if (restored || restored.error().code == ErrorCode::kCancelled) return restored;
+  return fail(restored.error().code, fmt::format("{}: {}", path, restored.error().message));
+}
+
+}  // namespace culet

@@ -49,10 +49,10 @@ Result<void> check_options(const ModelOptions& options) {
                 fmt::format("{} threads cannot be used: give 1 to {}, or 0 for one a core",
                             options.threads, kMaxThreads));
   }
-  if (options.pass_rows < 0 || options.pass_rows > kMaxPassRows) {
+  if (options.ubatch_size < 0 || options.ubatch_size > kMaxPassRows) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a pass of {} rows cannot be made: give 1 to {}, or 0 for the default",
-                            options.pass_rows, kMaxPassRows));
+                            options.ubatch_size, kMaxPassRows));
   }
   return {};
 }
@@ -119,17 +119,17 @@ Result<void> check_header(const format::GgufFile& file, const std::string& archi
 
 // ---------------------------------------------------------------- the parts against each other
 
-// What a drafter's target must be, besides what the compiler asks of it.
+// What a draft model's target must be, besides what the compiler asks of it.
 Result<void> check_target(const ModelOptions& options, const LoadedModel& target) {
-  if (target.info.kind != "decoder") {
+  if (target.info.kind != ModelKind::kDecoder) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("its target {} is of kind {} (architecture {}), and only a decoder can "
-                            "be one; load the drafter with the model that it was made for",
-                            target.info.path, target.info.kind, target.info.architecture));
+                            "be one; load the draft model with the model that it was made for",
+                            target.info.path, kind_name(target.info.kind), target.info.architecture));
   }
   if (!options.chat_template.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "a drafter renders no conversations; give the chat template to its target");
+                "a draft model renders no conversations; give the chat template to its target");
   }
   if (options.text_only) return {};
   if (!target.executor) {
@@ -140,25 +140,25 @@ Result<void> check_target(const ModelOptions& options, const LoadedModel& target
   }
   if (options.threads > 0 && options.threads != target.pool->size()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a drafter computes with the threads of its target, {0} here, not with "
+                fmt::format("a draft model computes with the threads of its target, {0} here, not with "
                             "{1}; give 0 or {0}",
                             target.pool->size(), options.threads));
   }
   return {};
 }
 
-// A drafter speaks of its target's tokens: the file may list them, and then they must be the same.
+// A draft model speaks of its target's tokens: the file may list them, and then they must be the same.
 Result<void> check_target_tokens(const LoadedModel& model) {
   constexpr const char* kTokens = "tokenizer.ggml.tokens";
-  constexpr const char* kAdvice = "load the drafter with the model that it was made for";
+  constexpr const char* kAdvice = "load the draft model with the model that it was made for";
   const LoadedModel& target = *model.target;
   const plan::Plan& plan = model.compiled.plan;
   const int64_t width = plan.values[static_cast<size_t>(plan.output("logits"))].width;
-  if (width != target.info.vocabulary) {
+  if (width != target.info.vocabulary_size) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("the drafter computes {} logits, but its target {} has a vocabulary of "
+                fmt::format("the draft model computes {} logits, but its target {} has a vocabulary of "
                             "{} tokens; {}",
-                            width, target.info.path, target.info.vocabulary, kAdvice));
+                            width, target.info.path, target.info.vocabulary_size, kAdvice));
   }
   const format::MetaValue* own = model.file.find(kTokens);
   const format::MetaValue* theirs = target.file.find(kTokens);
@@ -166,14 +166,14 @@ Result<void> check_target_tokens(const LoadedModel& model) {
   CULET_CHECK(theirs != nullptr);
   if (own->size() != theirs->size()) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("the drafter has a vocabulary of {} tokens, and its target {} one of "
+                fmt::format("the draft model has a vocabulary of {} tokens, and its target {} one of "
                             "{}; {}",
                             own->size(), target.info.path, theirs->size(), kAdvice));
   }
   for (uint64_t id = 0; id < own->size(); ++id) {
     if (own->at(id).as_string() == theirs->at(id).as_string()) continue;
     return fail(ErrorCode::kUnsupported,
-                fmt::format("token {} of the drafter's vocabulary is another one than that of its "
+                fmt::format("token {} of the draft model's vocabulary is another one than that of its "
                             "target {}; {}",
                             id, target.info.path, kAdvice));
   }
@@ -235,18 +235,18 @@ Result<void> read_chat_template(const std::string& given, LoadedModel* model) {
 struct SamplingKey {
   const char* name;  // behind general.sampling.
   double low, high;  // a value outside is ignored, with a warning
-  void (*set)(Sampling*, double);
+  void (*set)(SamplerOptions*, double);
 };
 
 constexpr SamplingKey kSamplingKeys[] = {
-    {"temp", 0, 100, [](Sampling* s, double x) { s->temperature = static_cast<float>(x); }},
-    {"top_k", 0, INT32_MAX, [](Sampling* s, double x) { s->top_k = static_cast<int32_t>(x); }},
-    {"top_p", 1e-6, 1, [](Sampling* s, double x) { s->top_p = static_cast<float>(x); }},
-    {"min_p", 0, 1, [](Sampling* s, double x) { s->min_p = static_cast<float>(x); }},
+    {"temp", 0, 100, [](SamplerOptions* s, double x) { s->temperature = static_cast<float>(x); }},
+    {"top_k", 0, INT32_MAX, [](SamplerOptions* s, double x) { s->top_k = static_cast<int32_t>(x); }},
+    {"top_p", 1e-6, 1, [](SamplerOptions* s, double x) { s->top_p = static_cast<float>(x); }},
+    {"min_p", 0, 1, [](SamplerOptions* s, double x) { s->min_p = static_cast<float>(x); }},
     {"penalty_repeat", 0.01, 100,
-     [](Sampling* s, double x) { s->repeat_penalty = static_cast<float>(x); }},
+     [](SamplerOptions* s, double x) { s->repeat_penalty = static_cast<float>(x); }},
     {"penalty_last_n", -1, INT32_MAX,
-     [](Sampling* s, double x) { s->repeat_window = static_cast<int32_t>(x); }},
+     [](SamplerOptions* s, double x) { s->repeat_last_n = static_cast<int32_t>(x); }},
 };
 
 void read_sampling(const format::GgufFile& file, ModelInfo* info) {
@@ -266,27 +266,19 @@ void read_sampling(const format::GgufFile& file, ModelInfo* info) {
 
 // ---------------------------------------------------------------- what show prints
 
-std::string describe(const plan::CacheSpec& cache) {
-  const std::string policy =
-      cache.policy == plan::CachePolicy::kWindow ? fmt::format("window({})", cache.window) : "full";
-  if (cache.value_dim != cache.head_dim) {
-    return fmt::format("{}, {} heads, keys of {}, values of {}", policy, cache.kv_heads,
-                       cache.head_dim, cache.value_dim);
-  }
-  return fmt::format("{}, {} heads of {}", policy, cache.kv_heads, cache.head_dim);
-}
-
 void count_tensors(const format::GgufFile& file, ModelInfo* info) {
-  std::map<std::string, uint64_t> types, bytes;
+  std::map<std::string, TensorTypeInfo> types;
   for (const format::TensorInfo& tensor : file.tensors()) {
     info->parameters += tensor.elements();
-    const std::string type(quant::type_info(tensor.type).name);
-    ++types[type];
-    bytes[type] += tensor.bytes;
+    TensorTypeInfo& type = types[std::string(quant::type_info(tensor.type).name)];
+    ++type.tensors;
+    type.bytes += tensor.bytes;
   }
   info->tensors = file.tensors().size();
-  info->tensor_types.assign(types.begin(), types.end());
-  info->tensor_bytes.assign(bytes.begin(), bytes.end());
+  for (auto& [name, type] : types) {
+    type.type = name;
+    info->tensor_types.push_back(type);
+  }
 }
 
 void describe_file(const LoadedModel& model, ModelInfo* info) {
@@ -296,11 +288,16 @@ void describe_file(const LoadedModel& model, ModelInfo* info) {
     info->name = base::utf8_shown(*name->as_string(), kShownName);
   }
   if (const auto* width = file.find(info->architecture + ".embedding_length")) {
-    info->width = width->as_int().value_or(0);
+    info->hidden_size = width->as_int().value_or(0);
   }
   count_tensors(file, info);
   read_sampling(file, info);
   info->warnings.insert(info->warnings.end(), file.warnings().begin(), file.warnings().end());
+}
+
+ModelKind kind_of(const plan::Plan& plan) {
+  if (plan.kind == "encoder") return ModelKind::kEncoder;
+  return plan.kind == "decoder" ? ModelKind::kDecoder : ModelKind::kDraft;
 }
 
 void describe_plan(const plan::Compiled& compiled, ModelInfo* info) {
@@ -308,15 +305,29 @@ void describe_plan(const plan::Compiled& compiled, ModelInfo* info) {
   info->arch_sha256 = compiled.plan.source_sha256;
   info->context_length = compiled.context_length;
   info->layers = compiled.plan.n_layers;
-  info->kind = compiled.plan.kind;
+  info->kind = kind_of(compiled.plan);
   if (const plan::ValueId vector = compiled.plan.output("pooled"); vector != plan::kNone)
-    info->vector_width = compiled.plan.values[static_cast<size_t>(vector)].width;
+    info->embedding_dimension = compiled.plan.values[static_cast<size_t>(vector)].width;
   for (const plan::CacheSpec& cache : compiled.plan.caches) {
-    info->caches.emplace_back(fmt::format("layer {} {}", cache.layer, cache.name), describe(cache));
+    const bool window = cache.policy == plan::CachePolicy::kWindow;
+    LayerCacheInfo layer;
+    layer.layer = cache.layer;
+    layer.name = cache.name;
+    layer.kind = window ? CacheKind::kWindow : CacheKind::kFull;
+    layer.window = window ? cache.window : 0;
+    layer.kv_heads = cache.kv_heads;
+    layer.key_size = cache.head_dim;
+    layer.value_size = cache.value_dim;
+    info->caches.push_back(std::move(layer));
   }
   for (const plan::StateSpec& state : compiled.plan.states) {
-    info->caches.emplace_back(fmt::format("layer {} {}", state.layer, state.name),
-                              fmt::format("state, {} rows of {}", state.rows, state.width));
+    LayerCacheInfo layer;
+    layer.layer = state.layer;
+    layer.name = state.name;
+    layer.kind = CacheKind::kState;
+    layer.tokens = state.rows;
+    layer.width = state.width;
+    info->caches.push_back(std::move(layer));
   }
   info->warnings.insert(info->warnings.end(), compiled.warnings.begin(), compiled.warnings.end());
   if (info->context_length == 0) {
@@ -363,7 +374,7 @@ backend::PrepareOptions prepare_options(const ModelOptions& options, int32_t row
 void describe_memory(const ModelOptions& options, int threads, LoadedModel* model) {
   const backend::Executor::Memory memory =
       backend::Executor::memory(model->compiled.plan, model->tensors(), model->kernels, threads,
-                                prepare_options(options, model->pass_rows));
+                                prepare_options(options, model->ubatch_size));
   ModelInfo& info = model->info;
   info.threads = threads;
   info.repacked = options.repack;
@@ -386,17 +397,17 @@ Result<void> check_room(const ModelOptions& options, const ModelInfo& info) {
 // An encoder's sequence cannot be cut, so its passes may be as long as the model reads. That is
 // address space; what a long one really takes is checked when it comes.
 int32_t most_rows(const LoadedModel& model) {
-  if (model.compiled.plan.kind != "encoder") return model.pass_rows;
+  if (model.compiled.plan.kind != "encoder") return model.ubatch_size;
   const int64_t trained = model.compiled.context_length;
   const int64_t longest = trained > 0 ? std::min(trained, kMaxSequence) : kMaxSequence;
-  return std::max(model.pass_rows, static_cast<int32_t>(longest));
+  return std::max(model.ubatch_size, static_cast<int32_t>(longest));
 }
 
 Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
   backend::PrepareOptions prepare = prepare_options(options, most_rows(*model));
   if (options.progress) {
     prepare.progress = [&options](uint64_t done, uint64_t all) {
-      options.progress(all ? static_cast<double>(done) / static_cast<double>(all) : 1.0);
+      options.progress({"loading", done, all});
     };
   }
   CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->tensors(),
@@ -427,26 +438,26 @@ Result<void> read_plan(const ModelOptions& options, LoadedModel* model) {
   return {};
 }
 
-// A drafter has no text of its own.
+// A draft model has no text of its own.
 Result<void> share_text(LoadedModel* model) {
   CULET_TRY_VOID(check_target_tokens(*model));
   model->tokenizer = model->target->tokenizer;
-  model->info.vocabulary = model->target->info.vocabulary;
-  return check_vocabulary(model->compiled.plan, model->tensors(), model->info.vocabulary);
+  model->info.vocabulary_size = model->target->info.vocabulary_size;
+  return check_vocabulary(model->compiled.plan, model->tensors(), model->info.vocabulary_size);
 }
 
 Result<void> read_text(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY(const text::Vocabulary vocabulary, read_vocabulary(model->file));
   CULET_TRY(model->tokenizer, text::Tokenizer::make(vocabulary));
-  model->info.vocabulary = model->tokenizer->size();
+  model->info.vocabulary_size = model->tokenizer->size();
   CULET_TRY_VOID(
       check_vocabulary(model->compiled.plan, model->tensors(), model->tokenizer->size()));
   return read_chat_template(options.chat_template, model);
 }
 
-int32_t pass_rows(const ModelOptions& options, const LoadedModel& model) {
+int32_t ubatch_size(const ModelOptions& options, const LoadedModel& model) {
   if (model.target) return 1;
-  return options.pass_rows > 0 ? options.pass_rows : backend::Limits{}.rows;
+  return options.ubatch_size > 0 ? options.ubatch_size : backend::Limits{}.rows;
 }
 
 Result<void> read(const ModelOptions& options, LoadedModel* model) {
@@ -455,7 +466,7 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
   CULET_TRY_VOID(model->target ? share_text(model) : read_text(options, model));
   CULET_TRY_VOID(choose_kernels(options.isa, &model->kernels));
   CULET_TRY_VOID(start_pool(options.threads, model));
-  model->pass_rows = pass_rows(options, *model);
+  model->ubatch_size = ubatch_size(options, *model);
   describe_memory(options, model->pool->size(), model);
   if (options.text_only) {
     model->pool.reset();

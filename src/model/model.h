@@ -9,7 +9,7 @@
 
 #include "backend/executor.h"
 #include "base/thread_pool.h"
-#include "culet/engine.h"
+#include "culet/model.h"
 #include "culet/result.h"
 #include "format/gguf.h"
 #include "kernels/kernels.h"
@@ -27,15 +27,15 @@ constexpr int64_t kDefaultContext = 4096;  // where nobody asks for one and the 
 // Members are in order of need: each refers only to those above it, so they go in reverse.
 struct LoadedModel {
   format::GgufFile file;
-  const LoadedModel* target = nullptr;  // of a drafter; its owner keeps it alive
+  const LoadedModel* target = nullptr;  // of a draft model; its owner keeps it alive
   plan::Compiled compiled;
   kernels::Kernels kernels{};
-  std::shared_ptr<base::ThreadPool> pool;       // none when text_only; a drafter: its target's
+  std::shared_ptr<base::ThreadPool> pool;       // none when text_only; a draft model: its target's
   std::unique_ptr<backend::Executor> executor;  // none when text_only
   std::shared_ptr<const text::Tokenizer> tokenizer;
   uint64_t memory_limit = 0;  // ModelOptions'
   int64_t context = 0;        // that the plan was made for; matters if its ropes depend on it
-  int32_t pass_rows = 0;      // rows that a pass is filled to; one sequence of an encoder may have
+  int32_t ubatch_size = 0;      // rows that a pass is filled to; one sequence of an encoder may have
                               // more, up to the executor's limit
   // At most one of the two: the template, or why the one in the file cannot be used.
   std::shared_ptr<const chat::ChatTemplate> chat;

@@ -19,12 +19,12 @@ Result<ModelRef> find_model(std::string_view name) {
                              name);
 }
 
-Result<std::string> model_sha256(const ModelRef& model, const BytesProgress& progress) {
+Result<std::string> model_sha256(const ModelRef& model, const ProgressFn& progress) {
   return resolve::model_sha256(resolve::places_from_environment(), model, progress);
 }
 
 Result<std::vector<FileDigest>> model_digests(const ModelRef& model,
-                                              const BytesProgress& progress) {
+                                              const ProgressFn& progress) {
   return resolve::model_digests(resolve::places_from_environment(), model, progress);
 }
 
@@ -42,7 +42,7 @@ Result<RemovedModel> remove_model(std::string_view name) {
                                name);
 }
 
-Result<ModelRef> pull_model(std::string_view name, const PullProgressFn& progress) {
+Result<ModelRef> pull_model(std::string_view name, const ProgressFn& progress) {
   resolve::HttpSettings settings;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): culet never sets variables
   if (const char* file = std::getenv("SSL_CERT_FILE")) settings.ca_file = file;

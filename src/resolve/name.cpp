@@ -258,9 +258,12 @@ Result<RemovedModel> remove_model(const Places& places, const Catalogue& catalog
 namespace {
 
 Result<std::string> compute_digest(const Places& places, const std::string& path,
-                                   const BytesProgress& progress) {
+                                   const ProgressFn& progress) {
   CULET_TRY(const FileIdentity before, identity_of(path));
-  CULET_TRY(std::string sha256, base::sha256_file(path, progress));
+  const auto report = [&](uint64_t done, uint64_t total) {
+    return !progress || progress({"hashing", done, total, path});
+  };
+  CULET_TRY(std::string sha256, base::sha256_file(path, report));
   const auto after = identity_of(path);
   if (after && *after == before) remember_digest(places, path, sha256);
   return sha256;
@@ -269,14 +272,14 @@ Result<std::string> compute_digest(const Places& places, const std::string& path
 }  // namespace
 
 Result<std::string> model_sha256(const Places& places, const ModelRef& model,
-                                 const BytesProgress& progress) {
+                                 const ProgressFn& progress) {
   if (!model.sha256.empty()) return model.sha256;
   if (auto known = known_digest(places, model.path)) return std::move(*known);
   return compute_digest(places, model.path, progress);
 }
 
 Result<std::vector<FileDigest>> model_digests(const Places& places, const ModelRef& model,
-                                              const BytesProgress& progress) {
+                                              const ProgressFn& progress) {
   const std::vector<std::string> paths = parts_of(model.path);
   if (paths.empty()) {
     return fail(ErrorCode::kUnsupported, fmt::format("{} has too many parts", model.path));
@@ -294,8 +297,8 @@ Result<std::vector<FileDigest>> model_digests(const Places& places, const ModelR
   }
   for (FileDigest& file : files) {
     if (!file.sha256.empty()) continue;
-    const auto step = [&](uint64_t here, uint64_t) {
-      return !progress || progress(done + here, unknown);
+    const auto step = [&](const Progress& p) {
+      return !progress || progress({"hashing", done + p.done, unknown, p.item});
     };
     CULET_TRY(file.sha256, compute_digest(places, file.path, step));
     done += file.bytes;

@@ -37,10 +37,10 @@ Result<RemovedModel> remove_model(const Places& places, const Catalogue& catalog
 
 // The digest of the model's file: known, or computed and remembered.
 Result<std::string> model_sha256(const Places& places, const ModelRef& model,
-                                 const BytesProgress& progress);
+                                 const ProgressFn& progress);
 // See culet::model_digests.
 Result<std::vector<FileDigest>> model_digests(const Places& places, const ModelRef& model,
-                                              const BytesProgress& progress);
+                                              const ProgressFn& progress);
 
 // What is closest to the name, when it is close at all; else "".
 std::string closest(std::string_view name, const std::vector<std::string>& names);

@@ -36,7 +36,7 @@ constexpr uint64_t kDocumentBytes = 16 << 20;
 // What a fetch needs besides its own arguments.
 struct Context {
   const Places& places;
-  const PullProgressFn& progress;
+  const ProgressFn& progress;
   const HttpSettings& settings;
 };
 
@@ -417,7 +417,7 @@ tl::unexpected<Error> unknown(const Catalogue& catalogue, const std::string& nam
 }  // namespace
 
 Result<ModelRef> pull_model(const Places& places, const Catalogue& catalogue, std::string_view name,
-                            const PullProgressFn& progress, const HttpSettings& settings) {
+                            const ProgressFn& progress, const HttpSettings& settings) {
   CULET_TRY(const std::string whole, checked_name(name));
   if (places.cache.empty()) {
     return fail(ErrorCode::kInvalidArgument,

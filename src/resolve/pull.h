@@ -13,6 +13,6 @@ namespace culet::resolve {
 
 // See culet::pull_model.
 Result<ModelRef> pull_model(const Places& places, const Catalogue& catalogue, std::string_view name,
-                            const PullProgressFn& progress, const HttpSettings& settings);
+                            const ProgressFn& progress, const HttpSettings& settings);
 
 }  // namespace culet::resolve

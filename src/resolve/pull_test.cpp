@@ -149,7 +149,7 @@ class Pull : public ::testing::Test {
   Places places_;
   Catalogue catalogue_;
   HttpSettings settings_;
-  PullProgressFn progress_;
+  ProgressFn progress_;
   const std::string content_ = noise(700'000, 1);
 };
 
@@ -158,9 +158,9 @@ class Pull : public ::testing::Test {
 TEST_F(Pull, AHubFile) {
   uint64_t most = 0;
   std::set<std::string> steps;
-  progress_ = [&](const PullProgress& p) {
-    steps.insert(std::string(p.step));
-    if (p.step == "downloading") most = std::max(most, p.done);
+  progress_ = [&](const Progress& p) {
+    steps.insert(std::string(p.stage));
+    if (p.stage == "downloading") most = std::max(most, p.done);
     EXPECT_LE(p.done, 700'000u);
     return true;
   };
@@ -364,7 +364,7 @@ TEST_F(Pull, APartOfWrongBytesIsFetchedOnceMore) {
 }
 
 TEST_F(Pull, StoppingKeepsThePartAndNothingElse) {
-  progress_ = [](const PullProgress& p) { return p.step != "downloading" || p.done < 200'000; };
+  progress_ = [](const Progress& p) { return p.stage != "downloading" || p.done < 200'000; };
   const auto ref = pull_with(R"({"kind": "slow", "seconds": 0.02})");
   ASSERT_FALSE(ref);
   EXPECT_EQ(ref.error().code, ErrorCode::kCancelled);
@@ -399,7 +399,7 @@ TEST_F(Pull, ALockThatIsHeldIsWaitedForUntilStopped) {
   const int fd = ::open(lock.c_str(), O_RDWR);
   ASSERT_EQ(::flock(fd, LOCK_EX), 0);
   int asked = 0;
-  progress_ = [&asked](const PullProgress& p) { return p.step != "waiting" || ++asked < 5; };
+  progress_ = [&asked](const Progress& p) { return p.stage != "waiting" || ++asked < 5; };
   EXPECT_EQ(pull("hf:org/repo").error().code, ErrorCode::kCancelled);
   ::close(fd);
 }
@@ -543,7 +543,7 @@ TEST_F(PullCatalogue, AJsonIndex) {
 }
 
 TEST_F(PullCatalogue, StoppedBetweenPartsItContinues) {
-  progress_ = [](const PullProgress& p) { return p.step != "unpacking" || p.done <= 300'000; };
+  progress_ = [](const Progress& p) { return p.stage != "unpacking" || p.done <= 300'000; };
   EXPECT_EQ(pull("tiny").error().code, ErrorCode::kCancelled);
   EXPECT_FALSE(is_file(path()));
   progress_ = nullptr;

@@ -96,7 +96,7 @@ bool Meter::tick(uint64_t done, uint64_t total) {
     sample_ = done;
   }
   shown_ = now;
-  return progress_({step_, file_, done, total, speed_});
+  return progress_({step_, done, total, file_, speed_});
 }
 
 // ---------------------------------------------------------------- the lock

@@ -18,14 +18,14 @@ namespace culet::resolve {
 // Turns ticks into progress: at most ten a second, with a smoothed speed.
 class Meter {
  public:
-  Meter(PullProgressFn progress, std::string file)
+  Meter(ProgressFn progress, std::string file)
       : progress_(std::move(progress)), file_(std::move(file)) {}
   void begin(std::string_view step);  // a literal
   bool tick(uint64_t done, uint64_t total);
 
  private:
   using Clock = std::chrono::steady_clock;
-  PullProgressFn progress_;
+  ProgressFn progress_;
   std::string file_;
   std::string_view step_;
   Clock::time_point sampled_{}, shown_{};

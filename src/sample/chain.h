@@ -1,9 +1,10 @@
-// From a row of raw logits to one token. A pure function of (logits, options, number of the draw):
-// the same on every machine, instruction set and number of threads (docs/formats/sampling.md).
+// From a row of raw logits to the distribution that a token is drawn from: a pure function of the
+// arguments of prepare(), the same on every machine, instruction set and number of threads.
 #pragma once
 
-#include "culet/result.h"
+#include "culet/sampler.h"
 #include "kernels/kernels.h"
+#include "sample/changes.h"
 #include "sample/ranking.h"
 
 #include <cstdint>
@@ -12,68 +13,71 @@
 
 namespace culet::sample {
 
-struct LogitBias {
-  int32_t id;
-  float bias;  // added to the logit; -infinity: the token never comes
-};
-
-struct SamplingOptions {
-  float temperature = 0.8f;  // 0: greedy, the lowest id on ties
-  int32_t top_k = 40;        // 0: off
-  float top_p = 0.95f;       // 1: off
-  uint64_t seed = 0;
-  float min_p = 0;                             // 0: off
-  float typical = 1;                           // 1: off
-  float repeat_penalty = 1;                    // 1: off
-  float presence_penalty = 0;                  // 0: off
-  float frequency_penalty = 0;                 // 0: off
-  int32_t repeat_window = 64;                  // last tokens that the penalties look at; -1: all
-  std::span<const LogitBias> logit_bias = {};  // outlives the sampler
-};
-
-// kInvalidArgument names the option that makes no sense and the range it must be in.
-Result<void> check(const SamplingOptions& options, int64_t vocabulary);
-
-// The n-th number (from 0) of the stream `seed`, uniform in [0, 1), a multiple of 2^-53.
-double uniform(uint64_t seed, uint64_t n);
-
-// One thread at a time; only scratch memory is kept between calls.
-class Sampler {
- public:
-  // `kernels` outlives the sampler; `options` have passed check().
-  Sampler(const kernels::Kernels& kernels, const SamplingOptions& options);
-  // The token of draw `n` (a session counts its generated tokens) after the tokens `history`, which
-  // only penalties read. -infinity marks a token that cannot come. kNumeric: a NaN or +infinity, or
-  // no token is left.
-  Result<int32_t> pick(std::span<const float> logits, uint64_t n,
-                       std::span<const int32_t> history = {});
-  const SamplingOptions& options() const { return options_; }
-
-  // What the steps of the chain (chain.cpp) work on: the first `count` candidates of the ranking,
-  // or of `chosen` once a step has kept some that are not the best.
-  struct State {
-    const kernels::Kernels* kernels;
-    std::span<const float> logits;
-    float max;  // highest logit
-    float temperature;
-    size_t count;  // candidates left
-    double total;  // sum of their weights
-    Ranking ranking;
-    std::vector<float> scaled;      // [vocabulary], only where all weights are summed
-    std::vector<Candidate> chosen;  // in ranking order; empty: the ranking itself
-
-    Candidate candidate(size_t i);     // i < count
-    double weight(float logit) const;  // exp((logit - max) / temperature)
-    double sum_weights();              // of the first `count`
+// What the steps of the chain (chain.cpp) work on: `count` candidates of the ranking from `begin`
+// on, or those of `chosen` once a step has kept some that are no run of the ranking.
+struct Remaining {
+  const kernels::Kernels* kernels;
+  std::span<const float> logits;
+  float max;          // highest logit that is left
+  float temperature;  // 1 until the temperature's own step
+  size_t begin, count;
+  Ranking ranking;
+  std::vector<Ranked> chosen;  // in ranking order; empty: the ranking itself
+  std::vector<float> scaled;   // [vocabulary], only where weights of the whole row are summed
+  struct Typical {
+    Ranked candidate;
+    size_t rank;
+    double x, weight, distance;
   };
+  std::vector<Typical> typical;  // memory of typical_p
+
+  Ranked candidate(size_t i);        // i < count
+  double weight(float logit) const;  // exp((logit - max) / temperature)
+  // Sum of the weights; weighted: sum of weight * (logit - max) / temperature.
+  double sum_weights(double* weighted = nullptr);
+  void keep_from(size_t first);  // drops the best `first`
+};
+
+// One thread at a time. Keeps its memory from row to row.
+class Chain {
+ public:
+  // What outlives the chain: kernels, options that are valid, DRY's breakers as sorted ids.
+  Chain(const kernels::Kernels& kernels, const SamplerOptions& options,
+        std::span<const Token> breakers);
+
+  struct Input {
+    std::span<const float> logits;  // [vocabulary]
+    std::span<const Token> history;
+    const TokenMask* mask = nullptr;  // of the row's size
+    uint64_t seed = 0, draw = 0;      // XTC's chance
+    double mirostat_mu = 0;
+  };
+  // After an error there is no distribution.
+  Result<void> prepare(const Input& input);
+
+  // From a prepared distribution; u in [0, 1).
+  Token draw(double u);
+  // From max(0, p - q) divided by its sum; q: [vocabulary], by id. Where nothing is left but
+  // rounding, from p.
+  Token draw_residual(double u, std::span<const double> q);
+  double probability(Token id);
+  std::span<const TokenProbability> candidates();
+  // The row that prepare() got may change or go from now on.
+  void detach();
+  void clear();  // no distribution
 
  private:
-  std::span<const float> adjusted(std::span<const float> logits, std::span<const int32_t> history);
+  void list_candidates();
+  bool remains(const Ranked& token);
 
-  SamplingOptions options_;
-  State state_;
-  std::vector<float> row_;       // [vocabulary], only where logits are changed
-  std::vector<int32_t> window_;  // sorted
+  const SamplerOptions* options_;
+  std::span<const Token> breakers_;
+  Changes changes_;
+  Remaining left_;
+  double total_ = 0;       // of the weights; 0: no distribution
+  bool listed_ = false;    // list_ is of this distribution
+  bool row_gone_ = false;  // only list_ is left
+  std::vector<TokenProbability> list_;
 };
 
 }  // namespace culet::sample

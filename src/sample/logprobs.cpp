@@ -3,28 +3,13 @@
 // first, because exp(-inf) * -inf is not a number.
 #include "sample/logprobs.h"
 
+#include "sample/numbers.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 namespace culet::sample {
-
-constexpr float kSuppressed = -std::numeric_limits<float>::infinity();
-
-// x = m * 2^e, m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172.
-double natural_log(double x) {
-  constexpr double kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
-  int e = 0;
-  double m = std::frexp(x, &e);
-  if (m < 0x1.6a09e667f3bcdp-1) {
-    m *= 2;
-    --e;
-  }
-  const double s = (m - 1) / (m + 1), z = s * s;
-  double sum = 0;
-  for (int k = 23; k >= 3; k -= 2) sum = (sum + 1.0 / k) * z;  // z/3 + z^2/5 + ...
-  return e * kLn2High + (2 * s + (2 * s * sum + e * kLn2Low));
-}
 
 bool only_suppressed(std::span<const float> logits) {
   return std::all_of(logits.begin(), logits.end(), [](float x) {
@@ -68,7 +53,7 @@ double LogProbs::logprob(int32_t id) const {
 
 void LogProbs::top(size_t n, std::vector<LogProb>* out) {
   out->clear();
-  for (const Candidate& c : ranking_.best(n)) {
+  for (const Ranked& c : ranking_.best(n)) {
     if (c.logit != kSuppressed) out->push_back({c.id, logprob(c.id)});
   }
 }

@@ -43,7 +43,4 @@ class LogProbs {
 // Whether every logit that is not finite is -infinity, the mark of a suppressed token.
 bool only_suppressed(std::span<const float> logits);
 
-// log(x) of a positive finite x, within an ulp or two, the same bits everywhere.
-double natural_log(double x);
-
 }  // namespace culet::sample

@@ -15,10 +15,6 @@ constexpr size_t kFirst = 64;  // never look for fewer
 constexpr size_t kGrowth = 8;
 constexpr size_t kBlock = 16;  // values compared at once
 
-bool better(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-}
-
 bool any_above(const float* x, float threshold) {
   int any = 0;
   for (size_t i = 0; i < kBlock; ++i) any |= x[i] > threshold;
@@ -32,13 +28,13 @@ void Ranking::start(std::span<const float> logits) {
   found_.clear();
 }
 
-std::span<const Candidate> Ranking::best(size_t n) {
+std::span<const Ranked> Ranking::best(size_t n) {
   n = std::min(n, logits_.size());
   if (n > found_.size()) {
     const size_t wanted = std::max({n, kFirst, found_.size() * kGrowth});
     find(wanted >= logits_.size() / 8 ? logits_.size() : wanted);
   }
-  return std::span<const Candidate>(found_).first(n);
+  return std::span<const Ranked>(found_).first(n);
 }
 
 void Ranking::find(size_t n) {

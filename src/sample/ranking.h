@@ -4,30 +4,41 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace culet::sample {
 
-struct Candidate {
+// The logit of a token that cannot come.
+constexpr float kSuppressed = -std::numeric_limits<float>::infinity();
+
+struct Ranked {
   int32_t id;
   float logit;
 };
+
+// The order of the ranking.
+inline bool better(const Ranked& a, const Ranked& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
 
 // One thread at a time. Keeps its memory from row to row.
 class Ranking {
  public:
   // `logits` must outlive the calls of best() and hold no NaN.
   void start(std::span<const float> logits);
+  // The same row is now elsewhere.
+  void moved(std::span<const float> logits) { logits_ = logits; }
   size_t size() const { return logits_.size(); }
   // The best min(n, size()) candidates. Valid until the next call.
-  std::span<const Candidate> best(size_t n);
+  std::span<const Ranked> best(size_t n);
 
  private:
   void find(size_t n);
 
   std::span<const float> logits_;
-  std::vector<Candidate> found_;  // sorted
+  std::vector<Ranked> found_;  // sorted
 };
 
 }  // namespace culet::sample

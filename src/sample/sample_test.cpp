@@ -2,6 +2,7 @@
 // published numbers, and log-probabilities against the formulas.
 #include "sample/chain.h"
 #include "sample/logprobs.h"
+#include "sample/numbers.h"
 #include "sample/ranking.h"
 #include "sample/test_data.h"
 
@@ -78,38 +79,46 @@ TEST(Uniform, IsEvenAndBelowOne) {
 
 // ---------------------------------------------------------------- chain
 
-int32_t reference(const std::vector<float>& row, const SamplingOptions& o, uint64_t n) {
+// top_p looks at temperature 1, the draw at the options' temperature.
+int32_t reference(const std::vector<float>& row, const SamplerOptions& o, uint64_t n) {
   const std::vector<int32_t> ids = sorted_ids(row);
-  const auto weight = [&](size_t i) {
+  const auto weight = [&](size_t i, double temperature) {
     return std::exp(
         (static_cast<double>(row[static_cast<size_t>(ids[i])]) - row[static_cast<size_t>(ids[0])]) /
-        o.temperature);
+        temperature);
+  };
+  const auto total = [&](size_t count, double temperature) {
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) sum += weight(i, temperature);
+    return sum;
   };
   size_t count =
       o.top_k > 0 ? std::min<size_t>(ids.size(), static_cast<size_t>(o.top_k)) : ids.size();
-  double total = 0;
-  for (size_t i = 0; i < count; ++i) total += weight(i);
   if (o.top_p < 1) {
-    double sum = 0;
-    size_t kept = 0;
-    while (kept < count && (kept == 0 || sum < o.top_p * total)) sum += weight(kept++);
-    count = kept, total = sum;
+    const double limit = o.top_p * total(count, 1);
+    size_t kept = 1;
+    while (kept < count && total(kept, 1) < limit) ++kept;
+    count = kept;
   }
-  const double target = uniform(o.seed, n) * total;
+  const double target = uniform(o.seed, n) * total(count, o.temperature);
   double sum = 0;
   for (size_t i = 0; i < count; ++i) {
-    sum += weight(i);
+    sum += weight(i, o.temperature);
     if (sum > target) return ids[i];
   }
   return ids[count - 1];
 }
 
-int32_t pick(const std::vector<float>& row, const SamplingOptions& o, uint64_t n = 0) {
+int32_t pick(const std::vector<float>& row, const SamplerOptions& o, uint64_t n = 0) {
   const kernels::Kernels k = table();
-  Sampler sampler(k, o);
-  const auto token = sampler.pick(row, n);
+  const auto token = pick_at(k, o, row, n);
   EXPECT_TRUE(token);
   return token ? *token : -1;
+}
+
+// Without min_p, which is on by default.
+SamplerOptions plain(float temperature, int32_t top_k, float top_p, uint64_t seed) {
+  return {.temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = seed, .min_p = 0};
 }
 
 // Verifies answers.sampler.
@@ -118,12 +127,11 @@ TEST(Sampler, FollowsTheReference) {
   for (float temperature : {0.3f, 0.8f, 1.0f, 2.5f}) {
     for (int32_t top_k : {0, 2, 40, 100000}) {
       for (float top_p : {0.1f, 0.95f, 1.0f}) {
-        const SamplingOptions o{temperature, top_k, top_p, 99};
-        Sampler sampler(k, o);
+        const SamplerOptions o = plain(temperature, top_k, top_p, 99);
         int same = 0;
         for (uint64_t n = 0; n < 60; ++n) {
           const std::vector<float> row = random_row(500 + n % 7, static_cast<uint32_t>(n));
-          same += sampler.pick(row, n).value() == reference(row, o, n);
+          same += pick_at(k, o, row, n).value() == reference(row, o, n);
         }
         EXPECT_GE(same, 59) << temperature << " " << top_k << " "
                             << top_p;  // float32 weights may move a border
@@ -135,9 +143,9 @@ TEST(Sampler, FollowsTheReference) {
 TEST(Sampler, DrawsInProportion) {
   const kernels::Kernels k = table();
   const std::vector<float> row = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
-  Sampler sampler(k, {1, 0, 1, 7});
+  const SamplerOptions o = plain(1, 0, 1, 7);
   int counts[3] = {};
-  for (uint64_t n = 0; n < 20000; ++n) ++counts[sampler.pick(row, n).value()];
+  for (uint64_t n = 0; n < 20000; ++n) ++counts[pick_at(k, o, row, n).value()];
   EXPECT_NEAR(counts[0] / 20000.0, 0.5, 0.015);
   EXPECT_NEAR(counts[1] / 20000.0, 0.3, 0.015);
   EXPECT_NEAR(counts[2] / 20000.0, 0.2, 0.015);
@@ -157,7 +165,7 @@ TEST(Sampler, GreedyTakesTheLowestIdOfTheHighest) {
 TEST(Sampler, SmallTopPKeepsTheBest) {
   std::vector<float> row = random_row(1000, 2);
   row[123] = 30;
-  for (uint64_t n = 0; n < 50; ++n) EXPECT_EQ(pick(row, {1, 0, 1e-6f, 3}, n), 123);
+  for (uint64_t n = 0; n < 50; ++n) EXPECT_EQ(pick(row, plain(1, 0, 1e-6f, 3), n), 123);
 }
 
 TEST(Sampler, SuppressedTokensNeverCome) {
@@ -165,7 +173,7 @@ TEST(Sampler, SuppressedTokensNeverCome) {
   row[17] = 1, row[60] = 1;
   int seen[2] = {};
   for (uint64_t n = 0; n < 200; ++n) {
-    const int32_t token = pick(row, {1, 0, 1, 5}, n);
+    const int32_t token = pick(row, plain(1, 0, 1, 5), n);
     ASSERT_TRUE(token == 17 || token == 60);
     ++seen[token == 60];
   }
@@ -179,13 +187,11 @@ TEST(Sampler, EveryInstructionSetPicksTheSame) {
   for (const kernels::IsaLevel* level = kernels::isa_levels(); level->name != nullptr; ++level) {
     if (!level->usable) continue;
     const kernels::Kernels k = table(level->name);
-    for (const SamplingOptions& o :
-         {SamplingOptions{0.8f, 40, 0.95f, 1}, SamplingOptions{1.1f, 0, 0.9f, 2},
-          SamplingOptions{1, 0, 1, 3}}) {
-      Sampler a(scalar, o), b(k, o);
+    for (const SamplerOptions& o :
+         {plain(0.8f, 40, 0.95f, 1), plain(1.1f, 0, 0.9f, 2), plain(1, 0, 1, 3)}) {
       for (uint64_t n = 0; n < 40; ++n) {
         const std::vector<float> row = random_row(3000, static_cast<uint32_t>(n), 2);
-        EXPECT_EQ(a.pick(row, n).value(), b.pick(row, n).value()) << level->name;
+        EXPECT_EQ(pick_at(scalar, o, row, n).value(), pick_at(k, o, row, n).value()) << level->name;
       }
     }
   }
@@ -195,52 +201,74 @@ TEST(Sampler, EveryInstructionSetPicksTheSame) {
 TEST(Sampler, BadRowsAreErrors) {
   const kernels::Kernels k = table();
   for (float temperature : {0.0f, 1.0f}) {
-    Sampler sampler(k, {.temperature = temperature});
+    const SamplerOptions o{.temperature = temperature};
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), kInf}) {
       std::vector<float> row = random_row(100, 4);
       row[50] = bad;
-      const auto token = sampler.pick(row, 0);
+      const auto token = pick_at(k, o, row, 0);
       ASSERT_FALSE(token);
       EXPECT_EQ(token.error().code, ErrorCode::kNumeric);
     }
-    const auto none = sampler.pick(std::vector<float>(100, -kInf), 0);
+    const auto none = pick_at(k, o, std::vector<float>(100, -kInf), 0);
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error().code, ErrorCode::kNumeric);
-    EXPECT_FALSE(sampler.pick({}, 0));
+    EXPECT_FALSE(pick_at(k, o, {}, 0));
   }
 }
 
-TEST(Sampler, CheckNamesTheOption) {
-  static const LogitBias kOutside[] = {{100, 1}}, kPositiveInfinity[] = {{3, kInf}};
-  EXPECT_TRUE(check({}, 100));
-  EXPECT_TRUE(check({0, 0, 1, 0}, 100));
-  const std::pair<SamplingOptions, const char*> bad[] = {
+TEST(Options, ErrorsNameTheOption) {
+  const float nan = std::nanf("");
+  EXPECT_TRUE(validate({}, 100));
+  EXPECT_TRUE(validate({.temperature = 0, .top_k = 0, .top_p = 1}, 100));
+  EXPECT_TRUE(validate({.top_n_sigma = 0}, 100));
+  EXPECT_TRUE(validate({.mirostat = 2}, 100));
+  EXPECT_TRUE(validate({.dry_breaker_tokens = {0, 99}}, 100));
+  const std::pair<SamplerOptions, const char*> bad[] = {
       {{.temperature = -1}, "temperature"},
-      {{.temperature = std::nanf("")}, "temperature"},
+      {{.temperature = nan}, "temperature"},
       {{.temperature = kInf}, "temperature"},
       {{.top_k = -1}, "top_k"},
       {{.top_p = 0}, "top_p"},
       {{.top_p = 1.5f}, "top_p"},
-      {{.top_p = std::nanf("")}, "top_p"},
+      {{.top_p = nan}, "top_p"},
       {{.min_p = -0.1f}, "min_p"},
       {{.min_p = 1.1f}, "min_p"},
-      {{.typical = 0}, "typical"},
+      {{.typical_p = 0}, "typical_p"},
       {{.repeat_penalty = 0}, "repeat_penalty"},
       {{.presence_penalty = kInf}, "presence_penalty"},
-      {{.frequency_penalty = std::nanf("")}, "frequency_penalty"},
-      {{.repeat_window = -2}, "repeat_window"},
-      {{.logit_bias = kOutside}, "logit_bias"},
-      {{.logit_bias = kPositiveInfinity}, "logit_bias"}};
+      {{.frequency_penalty = nan}, "frequency_penalty"},
+      {{.repeat_last_n = -2}, "repeat_last_n"},
+      {{.logit_bias = {{100, 1}}}, "logit_bias"},
+      {{.logit_bias = {{3, kInf}}}, "logit_bias"},
+      {{.logit_bias = {{3, nan}}}, "logit_bias"},
+      {{.top_n_sigma = nan}, "top_n_sigma"},
+      {{.dynatemp_range = -0.5f}, "dynatemp_range"},
+      {{.dynatemp_exponent = -1}, "dynatemp_exponent"},
+      {{.xtc_probability = 1.5f}, "xtc_probability"},
+      {{.xtc_threshold = -0.1f}, "xtc_threshold"},
+      {{.dry_multiplier = -1}, "dry_multiplier"},
+      {{.dry_base = 0.5f}, "dry_base"},
+      {{.dry_allowed_length = 0}, "dry_allowed_length"},
+      {{.dry_penalty_last_n = -2}, "dry_penalty_last_n"},
+      {{.dry_sequence_breakers = {""}}, "dry_sequence_breakers"},
+      {{.dry_sequence_breakers = {std::string(257, 'x')}}, "dry_sequence_breakers"},
+      {{.dry_sequence_breakers = std::vector<std::string>(65, "x")}, "dry_sequence_breakers"},
+      {{.dry_breaker_tokens = {-1}}, "dry_breaker_tokens"},
+      {{.mirostat = 3}, "mirostat"},
+      {{.mirostat_tau = -1}, "mirostat_tau"},
+      {{.mirostat_eta = nan}, "mirostat_eta"}};
   for (const auto& [options, name] : bad) {
-    const auto result = check(options, 100);
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().message.rfind(name, 0), 0u) << result.error().message;
+    const auto result = validate(options, 100);
+    ASSERT_FALSE(result) << name;
+    EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(result.error().message.rfind(std::string(name) + " ", 0), 0u)
+        << result.error().message;
   }
 }
 
-// ---------------------------------------------------------------- log-probabilities
+// ---------------------------------------------------------------- numbers
 
-TEST(LogProbs, NaturalLog) {
+TEST(Numbers, NaturalLog) {
   std::mt19937_64 rng(1);
   for (int i = 0; i < 100000; ++i) {
     const double x = std::ldexp(1 + static_cast<double>(rng() >> 11) * 0x1p-53,
@@ -249,6 +277,34 @@ TEST(LogProbs, NaturalLog) {
   }
   EXPECT_EQ(natural_log(1), 0);
 }
+
+TEST(Numbers, NaturalExp) {
+  std::mt19937_64 rng(1);
+  for (int i = 0; i < 100000; ++i) {
+    const double x = (static_cast<double>(rng() >> 11) * 0x1p-53 - 0.5) * 1400;
+    ASSERT_NEAR(natural_exp(x) / std::exp(x), 1, 6e-16) << x;
+  }
+  EXPECT_EQ(natural_exp(0), 1);
+  EXPECT_EQ(natural_exp(-1e9), 0);
+  EXPECT_TRUE(std::isfinite(natural_exp(1e9)));
+}
+
+TEST(Numbers, PurposesHaveStreamsOfTheirOwn) {
+  const Purpose all[] = {Purpose::kToken, Purpose::kXtc, Purpose::kAccept, Purpose::kResidual};
+  for (const Purpose a : all) {
+    for (const Purpose b : all) {
+      if (a == b) continue;
+      double products = 0;
+      for (uint64_t n = 0; n < 20000; ++n) {
+        products += (uniform(stream(5, a), n) - 0.5) * (uniform(stream(5, b), n) - 0.5);
+      }
+      EXPECT_NEAR(products / 20000, 0, 0.003);  // variance of a product: 1 / 144
+    }
+  }
+  EXPECT_EQ(stream(5, Purpose::kToken), 5u);
+}
+
+// ---------------------------------------------------------------- log-probabilities
 
 TEST(LogProbs, AgainstTheFormulas) {
   const kernels::Kernels k = table();

@@ -48,41 +48,55 @@ Result<void> check_stops(std::span<const std::string> stops) {
   return {};
 }
 
-StopFilter::StopFilter(std::span<const std::string> stops) {
-  for (const std::string& text : stops) stops_.push_back({text, borders(text), 0});
+StopFilter::StopFilter(std::span<const std::string> stops) : states_(stops.size(), 0) {
+  std::vector<Stop> made;
+  for (const std::string& text : stops) made.push_back({text, borders(text)});
+  stops_ = std::make_shared<const std::vector<Stop>>(std::move(made));
 }
 
-void StopFilter::advance(Stop* stop, char byte) {
-  while (stop->state > 0 && stop->text[stop->state] != byte)
-    stop->state = stop->border[stop->state];
-  if (stop->text[stop->state] == byte) ++stop->state;
+void StopFilter::reset() {
+  std::fill(states_.begin(), states_.end(), 0);
+  held_.clear();
+  matched_ = -1;
 }
 
-std::string StopFilter::push(std::string_view text) {
-  if (matched_ >= 0) return "";
-  if (stops_.empty()) return std::string(text);
+void StopFilter::advance(size_t stop, char byte) {
+  const Stop& s = (*stops_)[stop];
+  size_t& state = states_[stop];
+  while (state > 0 && s.text[state] != byte) state = s.border[state];
+  if (s.text[state] == byte) ++state;
+}
+
+void StopFilter::push(std::string_view text, std::string* out) {
+  if (matched_ >= 0) return;
+  if (states_.empty()) {
+    out->append(text);
+    return;
+  }
   for (const char byte : text) {
     held_ += byte;
     size_t longest = 0;
-    for (size_t i = 0; i < stops_.size(); ++i) {
-      advance(&stops_[i], byte);
-      if (stops_[i].state == stops_[i].text.size() && stops_[i].state > longest) {
-        longest = stops_[i].state;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      advance(i, byte);
+      if (states_[i] == (*stops_)[i].text.size() && states_[i] > longest) {
+        longest = states_[i];
         matched_ = static_cast<int>(i);
       }
     }
     if (matched_ >= 0) {
-      held_.resize(held_.size() - longest);
-      return std::exchange(held_, {});
+      out->append(held_, 0, held_.size() - longest);
+      held_.clear();
+      return;
     }
   }
-  size_t hold = 0;
-  for (const Stop& stop : stops_) hold = std::max(hold, stop.state);
-  std::string shown = held_.substr(0, held_.size() - hold);
-  held_.erase(0, shown.size());
-  return shown;
+  const size_t shown = held_.size() - *std::max_element(states_.begin(), states_.end());
+  out->append(held_, 0, shown);
+  held_.erase(0, shown);
 }
 
-std::string StopFilter::flush() { return std::exchange(held_, {}); }
+void StopFilter::flush(std::string* out) {
+  out->append(held_);
+  held_.clear();
+}
 
 }  // namespace culet::sample

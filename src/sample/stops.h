@@ -8,6 +8,7 @@
 #include "culet/result.h"
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,27 +19,40 @@ namespace culet::sample {
 // kInvalidArgument: an empty stop, one that is not UTF-8 or longer than 1024 bytes, more than 64.
 Result<void> check_stops(std::span<const std::string> stops);
 
-// `stops` have passed check_stops().
+// `stops` have passed check_stops(). A copy shares the stops; short texts allocate nothing.
 class StopFilter {
  public:
   explicit StopFilter(std::span<const std::string> stops);
-  // Takes the next text and gives what can be shown. After a match: what is in front of it, and
+  // Takes the next text and appends what can be shown. After a match: what is in front of it, and
   // nothing more from then on. Of stops that end at one place the longest counts.
-  std::string push(std::string_view text);
-  // The end came: what was held back.
-  std::string flush();
+  void push(std::string_view text, std::string* out);
+  // The end came: appends what was held back.
+  void flush(std::string* out);
   // Which stop matched, as an index into the stops; -1: none yet.
   int matched() const { return matched_; }
+  void reset();  // as new
+
+  std::string push(std::string_view text) {
+    std::string out;
+    push(text, &out);
+    return out;
+  }
+  std::string flush() {
+    std::string out;
+    flush(&out);
+    return out;
+  }
 
  private:
   struct Stop {
     std::string text;
     std::vector<size_t> border;  // [i]: longest proper prefix of text[0, i) that also ends it
-    size_t state = 0;            // bytes of `text` that the text so far ends with
   };
-  static void advance(Stop* stop, char byte);
+  void advance(size_t stop, char byte);
 
-  std::vector<Stop> stops_;
+  std::shared_ptr<const std::vector<Stop>> stops_;
+  std::vector<size_t>
+      states_;  // of each stop, how many of its first bytes the text so far ends with
   std::string held_;
   int matched_ = -1;
 };

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "kernels/kernels.h"
+#include "sample/chain.h"
+#include "sample/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -26,6 +28,19 @@ inline std::vector<float> random_row(size_t n, uint32_t seed, float scale = 3) {
   std::vector<float> row(n);
   for (float& x : row) x = normal(rng);
   return row;
+}
+
+// What draw number `n` picks, without the public class around the chain.
+inline Result<Token> pick_at(const kernels::Kernels& kernels, const SamplerOptions& options,
+                             const std::vector<float>& row, uint64_t n,
+                             const std::vector<Token>& history = {}) {
+  Chain chain(kernels, options, options.dry_breaker_tokens);
+  CULET_TRY_VOID(chain.prepare({.logits = row,
+                                .history = history,
+                                .seed = options.seed,
+                                .draw = n,
+                                .mirostat_mu = 2 * static_cast<double>(options.mirostat_tau)}));
+  return chain.draw(uniform(options.seed, n));
 }
 
 }  // namespace culet::sample

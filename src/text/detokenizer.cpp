@@ -22,20 +22,16 @@ void append_valid(std::string_view bytes, std::string* out) {
 
 }  // namespace
 
-std::string Detokenizer::push(Token t) {
-  pending_ += tokenizer_->piece(t, special_);
+void Detokenizer::push(Token t, std::string* out) {
+  tokenizer_->append_piece(t, special_, &pending_);
   const size_t whole = pending_.size() - static_cast<size_t>(base::utf8_incomplete_tail(pending_));
-  std::string out;
-  append_valid(std::string_view(pending_).substr(0, whole), &out);
+  append_valid(std::string_view(pending_).substr(0, whole), out);
   pending_.erase(0, whole);
-  return out;
 }
 
-std::string Detokenizer::flush() {
-  std::string out;
-  append_valid(pending_, &out);
+void Detokenizer::flush(std::string* out) {
+  append_valid(pending_, out);
   pending_.clear();
-  return out;
 }
 
 }  // namespace culet::text

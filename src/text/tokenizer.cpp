@@ -77,6 +77,13 @@ class VocabularyTokenizer final : public Tokenizer {
     append_piece(t, special, &out);
     return out;
   }
+  void append_piece(Token t, bool special, std::string* out) const override;
+  TokenKind kind(Token t) const override {
+    return table_.contains(t) ? table_.kind(t) : TokenKind::kUnused;
+  }
+  std::string_view text(Token t) const override {
+    return table_.contains(t) ? table_.text(t) : std::string_view();
+  }
   std::string detokenize(std::span<const Token> ids, bool remove_special,
                          bool special) const override;
 
@@ -92,7 +99,6 @@ class VocabularyTokenizer final : public Tokenizer {
                                            Part part) const;
   Result<void> encode_between(std::string_view text, bool starts_text,
                               std::vector<Token>* out) const;
-  void append_piece(Token t, bool special, std::string* out) const;
 
   TokenTable table_;
   std::unique_ptr<Encoder> encoder_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "culet/result.h"
+#include "culet/token.h"
 
 #include <cstdint>
 #include <memory>
@@ -17,16 +18,8 @@
 
 namespace culet::text {
 
-using Token = int32_t;
-
-enum class TokenKind : uint8_t {  // tokenizer.ggml.token_type
-  kNormal = 1,
-  kUnknown = 2,
-  kControl = 3,
-  kUserDefined = 4,
-  kUnused = 5,
-  kByte = 6,
-};
+using culet::Token;
+using culet::TokenKind;
 
 // What a file says about its vocabulary; views stay owned by the caller until make_tokenizer
 // returns.
@@ -85,6 +78,9 @@ class Tokenizer {
       std::string_view token_text) const = 0;  // exact vocabulary entry
   // Bytes of one token by itself. Control tokens give "" unless `special`. Invalid id: "".
   virtual std::string piece(Token t, bool special) const = 0;
+  virtual void append_piece(Token t, bool special, std::string* out) const = 0;
+  virtual TokenKind kind(Token t) const = 0;         // invalid id: kUnused
+  virtual std::string_view text(Token t) const = 0;  // as the file spells it; invalid id: ""
   // The whole text of ids: joins pieces and strips the leading space an SPM tokenizer added.
   // remove_special drops a leading BOS / trailing EOS the way tokenize() adds them.
   virtual std::string detokenize(std::span<const Token> ids, bool remove_special,
@@ -97,8 +93,22 @@ class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool special = false)
       : tokenizer_(&tokenizer), special_(special) {}
-  std::string push(Token t);  // text that is complete now (may be empty)
-  std::string flush();        // what is left at the end
+  // Appends the text that is complete now (perhaps none).
+  void push(Token t, std::string* out);
+  // Appends what is left at the end, and starts anew.
+  void flush(std::string* out);
+
+  std::string push(Token t) {
+    std::string out;
+    push(t, &out);
+    return out;
+  }
+  std::string flush() {
+    std::string out;
+    flush(&out);
+    return out;
+  }
+
  private:
   const Tokenizer* tokenizer_;
   bool special_;

@@ -1,8 +1,7 @@
 // Probabilities from raw logits, for whoever holds a row: checks the row's size against the model
 // and leaves the arithmetic to sample/logprobs.
 #include "base/float_mode.h"
-#include "culet/engine.h"
-#include "culet/measure.h"
+#include "culet/logprobs.h"
 #include "engine/model_impl.h"
 #include "sample/logprobs.h"
 
@@ -15,13 +14,13 @@ namespace culet {
 namespace {
 
 Result<sample::LogProbs> start(const Model& model, std::span<const float> logits) {
-  if (static_cast<int64_t>(logits.size()) != model.info().vocabulary) {
+  if (static_cast<int64_t>(logits.size()) != model.info().vocabulary_size) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} logits were given, but the vocabulary has {} tokens", logits.size(),
-                            model.info().vocabulary));
+                            model.info().vocabulary_size));
   }
   base::set_float_mode();
-  sample::LogProbs row(engine::impl(model).loaded().kernels);
+  sample::LogProbs row(model.impl().loaded().kernels);
   CULET_TRY_VOID(row.start(logits));
   return row;
 }

@@ -1,0 +1,155 @@
+// A model: a GGUF file, the plan that an architecture file makes of it, and its weights in memory.
+//
+// Threads: a Model never changes after load(). Any number of threads and sessions may share it;
+// their forward passes take turns on its thread pool. Two models live side by side in one process.
+#pragma once
+
+#include "culet/progress.h"
+#include "culet/result.h"
+#include "culet/sampler.h"
+#include "culet/token.h"
+#include "culet/vocabulary.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace culet {
+
+namespace engine {
+class ModelImpl;
+}  // namespace engine
+
+class Model;
+
+struct ModelOptions {
+  int threads = 0;  // 0: one per physical core. A draft model computes with its target's threads
+  // float32 activations in matrix products, instead of int8 with a scale per 32 values: slower, and
+  // closer to the published model.
+  bool precise = false;
+  bool fuse = true;        // false: run the plan without fused operations; same bits, slower
+  std::string isa{};       // instruction set; "": the best this CPU has. One it lacks: an error
+  std::string arch_dir{};  // folder of .arch files that add to or replace the built-in ones
+  // The most tokens that one forward pass computes; 0: 256. It never changes a bit. A longer
+  // sequence of an encoder still is one pass.
+  int32_t ubatch_size = 0;
+  // Vocabulary, chat template and plan only: no weights are prepared, no session can be made.
+  bool text_only = false;
+  // false: compute from the mapped file, whose pages processes share, instead of from a repacked
+  // copy; slower, same bits.
+  bool repack = true;
+  // A chat template (Jinja) in place of the file's own; "": the file's. One that does not parse is
+  // kInvalidArgument.
+  std::string chat_template{};
+  // The longest context that sessions may have. Selects the short or the long RoPE factors of
+  // LongRoPE models, once, at load; other models ignore it. 0: as SessionOptions::context.
+  int64_t context = 0;
+  // The most bytes that weights, workspaces and the sessions' memory may take together; a call that
+  // would need more is kExhausted, before any work. 0: what the system has left when a call asks;
+  // UINT64_MAX: no limit.
+  uint64_t memory_limit = 0;
+  // Stage "loading", in bytes, while weights are repacked.
+  ProgressFn progress{};
+  // For a draft model, and only for one: the decoder that it was trained for, loaded before with
+  // the same arch_dir. The draft model keeps it alive, reads its embedding and its sessions'
+  // caches, and has its vocabulary, context and threads.
+  std::shared_ptr<const Model> target{};
+};
+
+enum class ModelKind : uint8_t {
+  kDecoder,  // continues texts: Session
+  kEncoder,  // makes vectors: encode(), embed()
+  kDraft,    // proposes tokens for the sessions of its target: draft()
+};
+std::string_view kind_name(ModelKind kind);  // "decoder", "encoder", "draft"
+
+// What one layer keeps of the tokens it has seen.
+enum class CacheKind : uint8_t {
+  kFull,    // every key and value; a stream keeps its sinks and its window
+  kWindow,  // keys and values of the last `window` tokens
+  kState,   // the last `tokens` inputs of a recurrent operation
+};
+struct LayerCacheInfo {
+  int32_t layer = 0;
+  std::string name;  // in the architecture file
+  CacheKind kind = CacheKind::kFull;
+  int64_t window = 0;                                  // kWindow
+  int32_t kv_heads = 0, key_size = 0, value_size = 0;  // kFull, kWindow; sizes of one head
+  int32_t tokens = 0, width = 0;                       // kState: shape of the state
+};
+
+struct TensorTypeInfo {
+  std::string type;  // "Q4_K"
+  uint64_t tensors = 0, bytes = 0;
+};
+
+struct ModelInfo {
+  std::string path, architecture, name;
+  ModelKind kind = ModelKind::kDecoder;
+  std::string arch_origin, arch_sha256;  // the architecture file that was used, and of its text
+  uint64_t file_bytes = 0, parameters = 0, tensors = 0;
+  std::vector<TensorTypeInfo> tensor_types;  // by name
+  int64_t context_length = 0;                // tokens it was trained for; 0: the file does not say
+  int64_t vocabulary_size = 0, layers = 0, hidden_size = 0;
+  int64_t embedding_dimension = 0;  // numbers of a vector that embed() makes; 0: it makes none
+  // Tokens of the longest sequence that encode() and embed() take; 0: none, or text_only.
+  int64_t sequence_length = 0;
+  std::string isa{};
+  bool precise = false, repacked = true;
+  bool has_chat_template = false;
+  int threads = 0;
+  // Bytes of the repacked weights, of float32 copies of small tensors, of what one forward pass
+  // writes, and of the file's pages that are read while the model runs. With text_only: what they
+  // would be.
+  uint64_t packed_bytes = 0, converted_bytes = 0, workspace_bytes = 0, mapped_bytes = 0;
+  std::vector<LayerCacheInfo> caches;
+  std::vector<std::string> warnings;  // sentences
+  SamplerOptions sampling{};          // defaults, with what the file names (general.sampling.*)
+};
+
+// Where a model's memory goes now; bytes. `used` and `spare` are of the pool that all its sessions
+// take their cache blocks from.
+struct MemoryAccount {
+  uint64_t limit = 0;       // ModelOptions::memory_limit; UINT64_MAX: none is set
+  uint64_t weights = 0;     // repacked and converted
+  uint64_t workspaces = 0;  // of passes, running or waiting to be used again
+  uint64_t used = 0;        // cache blocks and states of all sessions; shared ones count once
+  uint64_t spare = 0;       // blocks that nobody uses, kept for the next session
+
+  uint64_t total() const { return weights + workspaces + used + spare; }
+};
+
+class Model final {
+ public:
+  // kInvalidArgument, kNotFound, kUnsupported, kCorrupt, kExhausted: what is wrong with the file,
+  // the options or the memory, in a sentence.
+  static Result<std::shared_ptr<const Model>> load(const std::string& path,
+                                                   const ModelOptions& options);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const ModelInfo& info() const;
+  const Vocabulary& vocabulary() const;
+  // The plan as text, one operation a line (docs/formats/arch.md).
+  std::string explain() const;
+  MemoryAccount memory() const;
+  // Frees cache blocks and workspaces that nobody uses.
+  void trim_memory() const;
+
+  // The engine's own side.
+  const engine::ModelImpl& impl() const { return *impl_; }
+
+ private:
+  explicit Model(std::unique_ptr<engine::ModelImpl> impl);
+  std::unique_ptr<engine::ModelImpl> impl_;
+};
+
+// Instruction sets of this build, lowest first, and whether this CPU can run each.
+std::vector<std::pair<std::string, bool>> instruction_sets();
+std::string_view version();
+
+}  // namespace culet
