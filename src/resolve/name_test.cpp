@@ -495,7 +495,7 @@ TEST_F(Names, DigestsAreComputedOnceAndOnlyForThisFile) {
   const std::string path = folder_ / "m.gguf";
   write_text(path, "content");
   int reads = 0;
-  const auto count = [&reads](uint64_t, uint64_t) { return ++reads, true; };
+  const auto count = [&reads](const Progress&) { return ++reads, true; };
   const auto ref = find(path);
   EXPECT_EQ(*model_sha256(places_, *ref, count), sha256_of("content"));
   EXPECT_GT(reads, 0);
@@ -507,7 +507,7 @@ TEST_F(Names, DigestsAreComputedOnceAndOnlyForThisFile) {
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   EXPECT_EQ(*model_sha256(places_, *ref, count), sha256_of("changed"));
   EXPECT_GT(reads, 0);
-  const auto stop = [](uint64_t, uint64_t) { return false; };
+  const auto stop = [](const Progress&) { return false; };
   write_text(folder_ / "n.gguf", "other");
   EXPECT_EQ(model_sha256(places_, *find(folder_ / "n.gguf"), stop).error().code,
             ErrorCode::kCancelled);
@@ -520,9 +520,9 @@ TEST_F(Names, EveryPartOfASplitModelHasItsDigest) {
   write_text(first, "one");
   write_text(second, "second");
   uint64_t last_done = 0, last_total = 0;
-  const auto note = [&](uint64_t done, uint64_t total) {
-    EXPECT_GE(done, last_done);
-    last_done = done, last_total = total;
+  const auto note = [&](const Progress& p) {
+    EXPECT_GE(p.done, last_done);
+    last_done = p.done, last_total = p.total;
     return true;
   };
   auto digests = model_digests(places_, *find(first), note);
@@ -553,7 +553,7 @@ TEST_F(Names, TheHubKnowsTheDigestsOfAllParts) {
   ASSERT_TRUE(ref) << ref.error().message;
   bool asked = false;
   const auto digests =
-      model_digests(places_, *ref, [&asked](uint64_t, uint64_t) { return asked = true; });
+      model_digests(places_, *ref, [&asked](const Progress&) { return asked = true; });
   ASSERT_TRUE(digests) << digests.error().message;
   ASSERT_EQ(digests->size(), 2u);
   EXPECT_EQ((*digests)[0].sha256, sha256_of("one"));
