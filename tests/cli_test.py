@@ -515,11 +515,16 @@ class Run(Case):
         path = self.folder.name + "/sampling.gguf"
         with_metadata(GEMMA, path, {"general.sampling.temp": struct.pack("<If", 6, 0),
                                     "general.sampling.top_k": struct.pack("<Ii", 5, 7),
-                                    "general.sampling.top_p": struct.pack("<If", 6, 2)})
+                                    "general.sampling.top_p": struct.pack("<If", 6, 2),
+                                    "general.sampling.xtc_threshold": struct.pack("<If", 6, 0.2),
+                                    "general.sampling.mirostat": struct.pack("<Ii", 5, 3)})
         shown = json.loads(self.ok(culet("show", path, "--json")).stdout)
         self.assertEqual((shown["sampling"]["temperature"], shown["sampling"]["top_k"]), (0, 7))
         self.assertAlmostEqual(shown["sampling"]["top_p"], 0.95)
-        self.assertIn("general.sampling.top_p", " ".join(shown["warnings"]))
+        warnings = " ".join(shown["warnings"])
+        self.assertIn("general.sampling.top_p", warnings)
+        self.assertIn("general.sampling.mirostat is", warnings)
+        self.assertNotIn("xtc", warnings)
         greedy = self.events("the rain", "-n", "9", "--temp", "0")[:-1]
         self.assertEqual(self.events("the rain", "-n", "9", model=path)[:-1], greedy)
         hot = self.events("the rain", "-n", "9", "--temp", "4", model=path)[:-1]

@@ -409,7 +409,7 @@ TEST(Drafting, KeepsTheTargetAlive) {
 
 // ---------------------------------------------------------------- a round of guesses
 
-// What a session and a drafter go on from: the token that was drawn, not yet appended, and the row
+// What a session and a draft model go on from: the token that was drawn, not yet appended, and the row
 // that it was drawn from.
 struct State {
   Token token;
@@ -568,7 +568,7 @@ TEST(Refused, ADrafterAlone) {
     ModelOptions options;
     options.text_only = text_only;
     expect_refused(drafter_file(), options, ErrorCode::kUnsupported,
-                   {drafter_file(), "this is a drafter", "its target", "ModelOptions::target"});
+                   {drafter_file(), "this is of kind draft", "its target", "ModelOptions::target"});
   }
 }
 
@@ -586,7 +586,7 @@ TEST(Refused, TargetsThatItWasNotMadeFor) {
                  {"bert/model.gguf is of kind encoder", advice});
   ModelOptions drafting;
   drafting.target = drafter_of(load(target_file()));
-  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is of kind drafter", advice});
+  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is of kind draft", advice});
   expect_refused(drafter_file(), with("gemma4-e/model.gguf", {.text_only = true}),
                  ErrorCode::kInvalidArgument, {"loaded with text_only"});
   expect_refused(golden("tiny/llama/model.gguf"), with("gemma4-e/model.gguf"),
@@ -641,12 +641,12 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
                  {"computes 511 logits", target_file(), "512 tokens"});
   Token id = 260;  // of a word that the file spells as it is
   const auto spelled = [&] {
-    const std::string piece = options.target->vocabulary().piece(id);
+    const std::string piece(options.target->vocabulary().piece(id));
     return piece.size() > 2 && std::all_of(piece.begin(), piece.end(),
                                            [](unsigned char c) { return std::isalpha(c) != 0; });
   };
   while (!spelled()) ASSERT_LT(++id, 512);
-  const std::string word = options.target->vocabulary().piece(id);
+  const std::string word(options.target->vocabulary().piece(id));
   const std::string length = number(word.size(), 8);
   write_changed(drafter_file(), path, length + word,
                 length + std::string(word.size(), word[0] == 'Q' ? 'W' : 'Q'));
@@ -694,12 +694,12 @@ TEST(Refused, Steps) {
   const auto stranger = session(load(target_file()));
   expect_ok(stranger->append(random_tokens(3)));
   expect_refused(draft(*pair.drafter, *stranger, 5, hidden), ErrorCode::kInvalidArgument,
-                 "the drafter's target is the one that it was loaded with");
+                 "the draft model's target is the one that it was loaded with");
   hidden[7] = std::numeric_limits<float>::quiet_NaN();
   expect_refused(step(5), ErrorCode::kNumeric, "not finite");
   hidden[7] = 0;
   hidden.pop_back();
-  expect_refused(step(5), ErrorCode::kInvalidArgument, "has 63 numbers, but the drafter takes 64");
+  expect_refused(step(5), ErrorCode::kInvalidArgument, "has 63 numbers, but the draft model takes 64");
   hidden.push_back(0);
   EXPECT_TRUE(step(5));
   const auto text = drafter_of(pair.target, {.text_only = true});
@@ -715,7 +715,7 @@ TEST(Refused, SessionsAndVectorsOfADrafter) {
   const std::vector<std::vector<Token>> sequences{{1, 2}};
   const auto rows = encode(*pair.drafter, sequences);
   ASSERT_FALSE(rows);
-  EXPECT_NE(rows.error().message.find("is a drafter"), std::string::npos) << rows.error().message;
+  EXPECT_NE(rows.error().message.find("is of kind draft"), std::string::npos) << rows.error().message;
 }
 
 }  // namespace

@@ -511,9 +511,10 @@ TEST(Chat, VariablesOfTheTemplateAreRefusedByNameWhereTheyAreNotTheCallers) {
   const WithTemplate file("{{ flag }}|{{ bos_token }}|{{ add_generation_prompt }}.");
   const auto model = file.model();
   const Message message{"user", "hello"};
-  const auto text = [&](const std::string& extra, bool prompt = true) {
-    return render_chat_text(*model, {&message, 1},
-                                   {.add_generation_prompt = prompt, .extra_json = extra});
+  const auto text = [&](const std::string& extra, bool prompt = true) -> Result<std::string> {
+    const ChatOptions options{.add_generation_prompt = prompt, .variables = extra};
+    CULET_TRY(const ChatPrompt rendered, render_chat(*model, {&message, 1}, options));
+    return rendered.text();
   };
   const auto plain = text(R"({"flag": "yes"})");
   ASSERT_TRUE(plain) << plain.error().message;

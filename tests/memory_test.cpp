@@ -1,9 +1,10 @@
 // Same context, same bits, whatever led to it: random programs over four sessions, each result
-// compared with the same tokens computed cold.
+// compared with the same tokens computed cold, and the model's account with what the sessions hold.
 //
 // CULET_PROGRAMS=10000 makes it a soak (the default runs with make test; fewer under sanitizers,
 // which take their time). A failing program prints its number; CULET_FIRST_PROGRAM starts there.
 #include "culet/culet.h"
+#include "engine/session_impl.h"
 #include "format/gguf.h"
 #include "support.h"
 
@@ -18,6 +19,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -61,6 +63,10 @@ std::unique_ptr<Session> make(const std::shared_ptr<const Model>& model,
   auto made = Session::make(model, options);
   if (!made) throw std::runtime_error(made.error().message);
   return *std::move(made);
+}
+
+uint64_t cache_bytes(const Session& session) {
+  return session.impl().timeline().caches.held_bytes().all();
 }
 
 std::vector<float> copy(std::span<const float> logits) { return {logits.begin(), logits.end()}; }
@@ -109,10 +115,10 @@ class Program {
           fork(&line, lines_[pick(4)]);
           break;
         case 6:
-          become(&line, lines_[pick(4)]);
+          assign(&line, lines_[pick(4)]);
           break;
         case 7:
-          sync(&line);
+          set_tokens(&line);
           break;
         case 8:
           save(line);
@@ -127,6 +133,8 @@ class Program {
           if (pick(3) == 0) clear(&line);
       }
       check(line);
+      check_account();
+      check_rewind_limit(line);
     }
     for (const Line& line : lines_) check(line);
   }
@@ -134,7 +142,7 @@ class Program {
   std::string description() const {
     std::string text = model_->info().path + " context " + std::to_string(options_.context);
     if (options_.stream) {
-      text += " stream " + std::to_string(options_.stream->pinned) + " " +
+      text += " stream " + std::to_string(options_.stream->sinks) + " " +
               std::to_string(options_.stream->window);
     }
     return text;
@@ -160,7 +168,7 @@ class Program {
       options.context = 0;
       options.stream = StreamOptions{static_cast<int64_t>(pick(3) == 0 ? pick(50) : pick(5)),
                                      static_cast<int64_t>(1 + pick(60))};
-      if (pick(4) == 0) options.start = 32 * static_cast<int64_t>(pick(100000));
+      if (pick(4) == 0) options.start_position = 32 * static_cast<int64_t>(pick(100000));
     }
     return options;
   }
@@ -206,8 +214,8 @@ class Program {
       tokens[i] = random_chunk();
       tokens[i].resize(std::min(tokens[i].size(), room(lines_[i])));
       AppendItem item{lines_[i].session.get(), tokens[i]};
-      if (pick(4) == 0) item.row = [](int64_t, std::span<const float>) {};
-      item.logits = item.row || pick(3) > 0;
+      if (pick(4) == 0) item.on_logits = [](int64_t, std::span<const float>) {};
+      item.logits = item.on_logits || pick(3) > 0;
       items.push_back(item);
       which.push_back(i);
     }
@@ -236,13 +244,13 @@ class Program {
     *line = std::move(made);
   }
 
-  void become(Line* line, const Line& from) {
+  void assign(Line* line, const Line& from) {
     expect_ok(line->session->assign(*from.session));
     line->tokens = Tokens(from.tokens);
     line->logits = from.logits;
   }
 
-  void sync(Line* line) {
+  void set_tokens(Line* line) {
     Tokens target(line->tokens.begin(),
                   line->tokens.end() - static_cast<std::ptrdiff_t>(std::min(
                                            pick(2) == 0 ? 0 : pick(60), line->tokens.size())));
@@ -251,11 +259,11 @@ class Program {
     target.insert(target.end(), more.begin(), more.end());
     if (!options_.stream)
       target.resize(std::min(target.size(), static_cast<size_t>(options_.context)));
-    const auto synced = line->session->set_tokens(target);
-    ASSERT_TRUE(synced) << synced.error().message;
-    EXPECT_EQ(synced->reused + synced->evaluated, static_cast<int64_t>(target.size()));
+    const auto set = line->session->set_tokens(target);
+    ASSERT_TRUE(set) << set.error().message;
+    EXPECT_EQ(set->reused + set->evaluated, static_cast<int64_t>(target.size()));
     if (common == line->tokens.size() && line->logits) {
-      EXPECT_EQ(synced->reused, static_cast<int64_t>(std::min(common, target.size())));
+      EXPECT_EQ(set->reused, static_cast<int64_t>(std::min(common, target.size())));
     }
     line->tokens = target;
     line->logits = !target.empty();
@@ -263,6 +271,9 @@ class Program {
 
   void save(const Line& line) {
     expect_ok(line.session->save(file_.path()));
+    auto bytes = line.session->snapshot();
+    ASSERT_TRUE(bytes);
+    saved_bytes_ = *std::move(bytes);
     saved_ = true;
     saved_tokens_ = line.tokens;
     saved_logits_ = line.logits;
@@ -270,7 +281,8 @@ class Program {
 
   void restore(Line* line) {
     if (!saved_) return;
-    expect_ok(line->session->restore(file_.path()));
+    expect_ok(pick(2) == 0 ? line->session->restore(file_.path())
+                           : line->session->restore(saved_bytes_));
     line->tokens = saved_tokens_;
     line->logits = saved_logits_;
   }
@@ -279,7 +291,7 @@ class Program {
   void fail(Line* line) {
     if (pick(2) == 0) {
       const Tokens tokens = some(90);
-      const auto stopped = line->session->append(tokens, [](int64_t, int64_t) { return false; });
+      const auto stopped = line->session->append(tokens, [](const Progress&) { return false; });
       ASSERT_FALSE(stopped);
       if (tokens.size() > room(*line) && !options_.stream)
         EXPECT_EQ(stopped.error().code, ErrorCode::kExhausted);
@@ -302,7 +314,7 @@ class Program {
     ASSERT_EQ(line.session->length(), static_cast<int64_t>(line.tokens.size()));
     ASSERT_TRUE(std::equal(tokens.begin(), tokens.end(), line.tokens.begin(), line.tokens.end()));
     if (options_.stream) {
-      const int64_t seen = options_.stream->pinned + options_.stream->window;
+      const int64_t seen = options_.stream->sinks + options_.stream->window;
       EXPECT_EQ(line.session->evicted(), std::max<int64_t>(0, line.session->length() - seen));
     }
     ASSERT_EQ(line.session->logits().empty(), !line.logits);
@@ -311,6 +323,40 @@ class Program {
     ASSERT_TRUE(std::equal(expected.begin(), expected.end(), line.session->logits().begin(),
                            line.session->logits().end()))
         << "after " << line.tokens.size() << " tokens";
+  }
+
+  // What each session holds alone, and each shared block once, is what the model says is used.
+  void check_account() {
+    uint64_t own = 0, shared = 0, told_shared = 0;
+    std::set<const cache::Block*> seen;
+    for (const Line& line : lines_) {
+      const SessionMemory memory = line.session->memory();
+      const engine::Timeline& timeline = line.session->impl().timeline();
+      own += memory.own - line.session->tokens().size_bytes();
+      told_shared += memory.shared;
+      const auto count = [&](const cache::BlockRef& block) {
+        if (block.shared() && seen.insert(block.block()).second) shared += block.bytes();
+      };
+      timeline.caches.for_each_block(count);
+      if (timeline.logits) count(timeline.logits.block());
+    }
+    const MemoryAccount account = model_->memory();
+    EXPECT_EQ(own + shared, account.used);
+    EXPECT_LE(2 * shared, told_shared);  // two sessions hold it, at least
+    EXPECT_EQ(account.total(),
+              account.weights + account.workspaces + account.used + account.spare);
+  }
+
+  void check_rewind_limit(const Line& line) {
+    const int64_t limit = line.session->rewind_limit(), length = line.session->length();
+    const auto works = [&line](int64_t to) { return line.session->fork()->rewind(to); };
+    ASSERT_LE(limit, length);
+    EXPECT_GT(limit, length == 0 ? -1 : 0);
+    EXPECT_TRUE(works(limit)) << limit << " of " << length;
+    const int64_t sinks = options_.stream ? (options_.stream->sinks + 31) / 32 * 32 : 0;
+    if (limit - 1 > sinks) {
+      EXPECT_FALSE(works(limit - 1)) << limit << " of " << length;
+    }
   }
 
   // The same tokens in a session of their own, at once.
@@ -331,6 +377,7 @@ class Program {
   TemporaryFile file_;
   bool saved_ = false, saved_logits_ = false;
   Tokens saved_tokens_;
+  std::vector<std::byte> saved_bytes_;
   std::map<Tokens, std::vector<float>> cold_;
 };
 
@@ -510,9 +557,16 @@ TEST(Memory, AForkCostsNothingUntilItDiverges) {
   const auto model = model_of(kModels[0]);
   const auto one = make(model, {.context = 256});
   expect_ok(one->append(many_tokens(200)));
-  const uint64_t held = one->memory_bytes();
+  const uint64_t used = model->memory().used;
+  const SessionMemory before = one->memory();
+  EXPECT_EQ(before.shared, 0u);
   const auto other = one->fork();
-  EXPECT_EQ(other->memory_bytes(), held);
+  EXPECT_EQ(model->memory().used, used);
+  const uint64_t tokens = one->tokens().size_bytes();
+  for (Session* session : {&*one, &*other}) {
+    EXPECT_EQ(session->memory().own, tokens);
+    EXPECT_EQ(session->memory().shared, before.own - tokens);
+  }
   EXPECT_EQ(copy(other->logits()), copy(one->logits()));
 }
 
@@ -553,23 +607,23 @@ TEST(Memory, TheSamePromptAgainCostsNothing) {
     const auto one = make(model, {.context = 400});
     const Tokens all = many_tokens(310);
     const std::span<const Token> prompt = std::span(all).first(300);
-    const auto sync = [&](std::span<const Token> tokens) {
-      const auto synced = one->set_tokens(tokens);
-      EXPECT_TRUE(synced);
+    const auto set = [&](std::span<const Token> tokens) {
+      const auto done = one->set_tokens(tokens);
+      EXPECT_TRUE(done);
       const auto cold = make(model, {.context = 400});
       expect_ok(cold->append(tokens));
       EXPECT_EQ(copy(one->logits()), copy(cold->logits())) << name;
-      return synced ? *synced : Session::PrefixReuse{};
+      return done ? *done : Session::PrefixReuse{};
     };
-    EXPECT_EQ(sync(prompt).evaluated, 300);
-    EXPECT_EQ(sync(prompt).reused, 300);
-    const auto longer = sync(all);
+    EXPECT_EQ(set(prompt).evaluated, 300);
+    EXPECT_EQ(set(prompt).reused, 300);
+    const auto longer = set(all);
     EXPECT_EQ(longer.reused, 300) << name;
     EXPECT_EQ(longer.evaluated, 10) << name;
     Tokens edited = all;
     edited[295] = edited[295] == 9 ? 8 : 9;
     const bool states = std::string(name).find("lfm2") != std::string::npos;  // go back one pass
-    EXPECT_EQ(sync(edited).reused, states ? 0 : 295) << name;
+    EXPECT_EQ(set(edited).reused, states ? 0 : 295) << name;
   }
 }
 
@@ -650,7 +704,7 @@ TEST(Memory, SnapshotsThatDoNotFitAreRefused) {
   other.stream.reset();
   refuses(model, other, "stream");
   other = options;
-  other.start = 64;
+  other.start_position = 64;
   refuses(model, other, "start");
   refuses(model_of(kModels[0], true), options, "precise");
   refuses(model_of(kModels[1]), options, "model");
@@ -696,9 +750,7 @@ TEST(Memory, AStreamHoldsWhatWasToldAndNoMore) {
     const Tokens tokens = many_tokens(small_tests() ? 1300 : 3000);
     for (size_t at = 0; at < tokens.size(); at += at < 1000 ? 250 : 1) {
       expect_ok(one->append(std::span(tokens).subspan(at, at < 1000 ? 250 : 1)));
-      const uint64_t held =
-          one->memory_bytes() - one->logits().size_bytes() - one->tokens().size_bytes();
-      ASSERT_LE(held, memory->allocated) << name << " at " << at;
+      ASSERT_LE(cache_bytes(*one), memory->allocated) << name << " at " << at;
     }
   }
 }

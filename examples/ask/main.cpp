@@ -12,7 +12,7 @@ culet::Result<void> ask(const char* path, const char* question) {
   const culet::Message messages[] = {{"user", question}};
   CULET_TRY(const auto prompt, render_chat(*model, messages, {}));
   CULET_TRY(const auto finished,
-            culet::generate(*session, prompt, {}, [](const culet::Event& event) {
+            culet::generate(*session, prompt.tokens, {}, [](const culet::Event& event) {
               if (const auto* delta = std::get_if<culet::TextDelta>(&event)) {
                 std::fwrite(delta->text.data(), 1, delta->text.size(), stdout);
                 std::fflush(stdout);

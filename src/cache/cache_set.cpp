@@ -1,4 +1,5 @@
-// One cache a CacheSpec, moved together: reserve and truncate happen in every layer or in none.
+// One cache for each CacheSpec, moved together: reserve and truncate happen in every layer or in
+// none.
 #include "cache/cache_set.h"
 
 #include "base/check.h"
@@ -19,20 +20,20 @@ Result<void> check(const plan::CacheSpec& spec, const CacheOptions& options) {
   if (spec.policy == plan::CachePolicy::kWindow && spec.window <= 0) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("{} has a window of {} rows; write a positive number", who, spec.window));
+        fmt::format("{} has a window of {} tokens; write a positive number", who, spec.window));
   }
   if (options.stream && spec.policy == plan::CachePolicy::kFull) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} keeps every row by its architecture file (policy full), so it "
+                fmt::format("{} keeps every token by its architecture file (policy full), so it "
                             "cannot follow an endless stream",
                             who));
   }
   return {};
 }
 
-// Blocks that `rows` consecutive rows touch, at most.
-uint64_t most_blocks(int64_t rows) {
-  return rows <= 0 ? 0 : static_cast<uint64_t>((rows + 2 * kBlockRows - 2) / kBlockRows);
+// Blocks that consecutive tokens touch, at most.
+uint64_t most_blocks(int64_t tokens) {
+  return tokens <= 0 ? 0 : static_cast<uint64_t>((tokens + 2 * kBlockTokens - 2) / kBlockTokens);
 }
 
 }  // namespace
@@ -44,57 +45,65 @@ KvShape shape_of(const plan::CacheSpec& spec, const CacheOptions& options) {
           spec.value_dim};
 }
 
-Retention retention_of(const plan::CacheSpec& spec, const CacheOptions& options) {
-  if (spec.policy == plan::CachePolicy::kWindow) return {.pinned = 0, .window = spec.window};
+CacheWindow cache_window_of(const plan::CacheSpec& spec, const CacheOptions& options) {
+  if (spec.policy == plan::CachePolicy::kWindow) return {.sinks = 0, .window = spec.window};
   if (spec.policy == plan::CachePolicy::kGlobal && options.stream)
-    return {.pinned = options.stream->pinned, .window = options.stream->window};
+    return {.sinks = options.stream->sinks, .window = options.stream->window};
   return {};
 }
 
 LayerBytes layer_bytes(const plan::CacheSpec& spec, const CacheOptions& options, int64_t tokens,
-                       int64_t pass_rows) {
+                       int64_t ubatch_size) {
   const KvShape shape = shape_of(spec, options);
-  const Retention kept = retention_of(spec, options);
-  const uint64_t block = sizeof(KvBlock) + shape.k_block_bytes() + shape.v_block_bytes();
-  LayerBytes bytes;
-  if (kept.full() || tokens <= kept.pinned + kept.window) {
-    bytes.payload = static_cast<uint64_t>(tokens) * shape.row_bytes();
-  } else {
-    bytes.payload = static_cast<uint64_t>(kept.pinned + kept.window) * shape.row_bytes();
-  }
-  const uint64_t all = static_cast<uint64_t>((tokens + kBlockRows - 1) / kBlockRows);
+  const CacheWindow kept = cache_window_of(spec, options);
+  const uint64_t block = sizeof(Block) + shape.block_bytes();
+  const int64_t seen =
+      kept.full() || tokens <= kept.sinks + kept.window ? tokens : kept.sinks + kept.window;
+  const uint64_t all = static_cast<uint64_t>((tokens + kBlockTokens - 1) / kBlockTokens);
   const auto blocks = [&](int64_t more) {
     if (kept.full()) return all;
-    const uint64_t pinned = static_cast<uint64_t>((kept.pinned + kBlockRows - 1) / kBlockRows);
-    return std::min(all, pinned + most_blocks(kept.window + options.rewind_reserve - 1 + more));
+    const uint64_t sinks = static_cast<uint64_t>((kept.sinks + kBlockTokens - 1) / kBlockTokens);
+    return std::min(all, sinks + most_blocks(kept.window + options.rewind_reserve - 1 + more));
   };
+  LayerBytes bytes;
+  bytes.payload = static_cast<uint64_t>(seen) * shape.token_bytes();
   bytes.allocated = blocks(0) * block;
-  bytes.in_a_pass = blocks(pass_rows) * block;
+  bytes.in_a_pass = blocks(ubatch_size) * block;
   return bytes;
 }
 
+// The state, the one before it, and the one that the next pass writes.
+uint64_t state_bytes(const plan::StateSpec& spec) {
+  const uint64_t contents =
+      static_cast<uint64_t>(spec.rows) * static_cast<uint64_t>(spec.width) * sizeof(float);
+  return 3 * (sizeof(Block) + (contents + 63) / 64 * 64);
+}
+
 Result<std::unique_ptr<CacheSet>> CacheSet::make(const plan::Plan& plan,
-                                                 const CacheOptions& options) {
-  if (options.start < 0 || options.start % kBlockRows != 0) {
+                                                 const CacheOptions& options,
+                                                 std::shared_ptr<MemoryPool> pool) {
+  if (options.start < 0 || options.start % kBlockTokens != 0) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a session cannot start at position {}; use a multiple of {}",
-                            options.start, kBlockRows));
+                            options.start, kBlockTokens));
   }
-  if (options.stream && (options.stream->pinned < 0 || options.stream->window < 1)) {
+  if (options.stream && (options.stream->sinks < 0 || options.stream->window < 1)) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a stream with {} pinned tokens and a window of {} makes no sense; "
+                fmt::format("a stream with {} sinks and a window of {} tokens makes no sense; "
                             "use 0 or more and 1 or more",
-                            options.stream->pinned, options.stream->window));
+                            options.stream->sinks, options.stream->window));
   }
   auto set = std::make_unique<CacheSet>();
+  set->pool_ = pool ? std::move(pool) : std::make_shared<MemoryPool>();
   set->options_ = options;
   set->length_ = options.start;
   for (const plan::CacheSpec& spec : plan.caches) {
     CULET_TRY_VOID(check(spec, options));
-    set->layers_.emplace_back(shape_of(spec, options), retention_of(spec, options),
+    set->layers_.emplace_back(set->pool_, shape_of(spec, options), cache_window_of(spec, options),
                               options.rewind_reserve, options.start);
   }
-  for (const plan::StateSpec& spec : plan.states) set->states_.emplace_back(spec.rows, spec.width);
+  for (const plan::StateSpec& spec : plan.states)
+    set->states_.emplace_back(set->pool_, spec.rows, spec.width);
   return set;
 }
 
@@ -107,16 +116,20 @@ Result<void> CacheSet::reserve(int64_t n) {
                                                    "or send less",
                                                    options_.max_positions, there, n));
   }
-  Result<void> done;
-  for (StateCache& state : states_) {
-    if (done) done = state.reserve();
-  }
-  for (LayerCache& layer : layers_) {
-    if (done) done = layer.reserve(length_, n);
-  }
-  if (done) return done;
+  const bool done =
+      std::all_of(states_.begin(), states_.end(), [](StateCache& s) { return s.reserve(); }) &&
+      std::all_of(layers_.begin(), layers_.end(),
+                  [&](LayerCache& layer) { return layer.reserve(length_, n); });
+  if (done) return {};
+  for (StateCache& state : states_) state.undo_reserve();
   for (LayerCache& layer : layers_) layer.truncate(length_);
-  return done;
+  uint64_t needed = 0;
+  for (const StateCache& state : states_) needed += state.needed_bytes();
+  for (const LayerCache& layer : layers_) needed += layer.needed_bytes(length_, n);
+  return fail(ErrorCode::kExhausted,
+              fmt::format("{} more tokens need {} of cache memory, but {}; close sessions and forks "
+                          "that are not needed, or use a smaller context",
+                          n, show_bytes(needed), pool_->shortage()));
 }
 
 void CacheSet::commit(int64_t n) {
@@ -141,7 +154,9 @@ Truncation CacheSet::truncate(Position length) {
     return Truncation::kDone;
   }
   for (LayerCache& layer : layers_) layer.truncate(length);
-  if (length < length_) {
+  if (length >= length_) {
+    for (StateCache& state : states_) state.undo_reserve();
+  } else {
     for (StateCache& state : states_) state.go_back();
     previous_length_ = -1;
     length_ = length;
@@ -156,17 +171,27 @@ void CacheSet::clear() {
   previous_length_ = -1;
 }
 
-size_t CacheSet::held_bytes() const {
-  size_t sum = 0;
-  for (const LayerCache& layer : layers_) sum += layer.held_bytes();
-  for (const StateCache& state : states_) sum += state.bytes();
-  return sum;
+// A state can only go back to before the last commit.
+Position CacheSet::rewind_limit() const {
+  Position limit = options_.start;
+  for (const LayerCache& layer : layers_) limit = std::max(limit, layer.rewind_limit());
+  if (states_.empty()) return limit;
+  const bool back = states_[0].can_go_back() && previous_length_ >= limit;
+  return back ? previous_length_ : length_;
 }
 
-size_t CacheSet::allocated_bytes() const {
-  size_t sum = 0;
-  for (const LayerCache& layer : layers_) sum += layer.allocated_bytes();
-  for (const StateCache& state : states_) sum += state.bytes();
+HeldBytes CacheSet::held_bytes() const {
+  HeldBytes held;
+  for_each_block([&](const BlockRef& block) {
+    (block.shared() ? held.shared : held.own) += block.bytes();
+  });
+  return held;
+}
+
+uint64_t CacheSet::checkpoint_bytes() const {
+  uint64_t sum = 0;
+  for (const LayerCache& layer : layers_) sum += layer.checkpoint_bytes();
+  for (const StateCache& state : states_) sum += state.checkpoint_bytes();
   return sum;
 }
 

@@ -1,20 +1,16 @@
-// Block memory: one aligned allocation a block (header, keys, values), recycled through the pool.
-// Rows are never cleared: a row is visible only after it was written, and attention masks the rest.
+// How large the blocks of a layer are, and where a token lies in one.
 #include "cache/kv_block.h"
 
 #include "base/check.h"
 
 #include <cstring>
-#include <new>
 
 namespace culet::cache {
 namespace {
 
-constexpr std::align_val_t kAlign{64};
-
 size_t round64(size_t n) { return (n + 63) / 64 * 64; }
 
-size_t block_bytes(kernels::KvType type, int32_t kv_heads, int32_t dim) {
+size_t bytes_of(kernels::KvType type, int32_t kv_heads, int32_t dim) {
   CULET_CHECK(type < kernels::kKvTypeCount);
   return round64(static_cast<size_t>(kv_heads) *
                  static_cast<size_t>(kernels::kv_head_bytes(type, dim)));
@@ -22,11 +18,11 @@ size_t block_bytes(kernels::KvType type, int32_t kv_heads, int32_t dim) {
 
 }  // namespace
 
-size_t KvShape::k_block_bytes() const { return block_bytes(k_type, kv_heads, head_dim); }
+size_t KvShape::k_block_bytes() const { return bytes_of(k_type, kv_heads, head_dim); }
 
-size_t KvShape::v_block_bytes() const { return block_bytes(v_type, kv_heads, value_dim); }
+size_t KvShape::v_block_bytes() const { return bytes_of(v_type, kv_heads, value_dim); }
 
-size_t KvShape::row_bytes() const {
+size_t KvShape::token_bytes() const {
   return static_cast<size_t>(kv_heads) *
          static_cast<size_t>(kernels::kv_head_bytes(k_type, head_dim) +
                              kernels::kv_head_bytes(v_type, value_dim)) /
@@ -35,8 +31,8 @@ size_t KvShape::row_bytes() const {
 
 // Elements of `size` bytes: keys lie [dim][32] a head, values [32][dim], and behind them, in the
 // same two orders, the f16 scales of the types that have some.
-void clear_rows(const KvShape& shape, int32_t rows, std::span<std::byte> block) {
-  const auto first = static_cast<size_t>(rows), all = size_t{kernels::kKvBlockRows};
+void clear_tokens(const KvShape& shape, int32_t first_token, std::span<std::byte> block) {
+  const auto first = static_cast<size_t>(first_token), all = size_t{kernels::kKvBlockRows};
   const auto columns = [&](std::byte* at, size_t n, size_t size) {
     for (size_t i = 0; i < n; ++i)
       std::memset(at + (i * all + first) * size, 0, (all - first) * size);
@@ -65,68 +61,6 @@ void clear_rows(const KvShape& shape, int32_t rows, std::span<std::byte> block) 
   // What rounds keys and values up to 64 bytes is never written either.
   std::memset(keys, 0, static_cast<size_t>(block.data() + shape.k_block_bytes() - keys));
   std::memset(values, 0, static_cast<size_t>(block.data() + block.size() - values));
-}
-
-BlockRef::~BlockRef() {
-  if (block_ != nullptr && block_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    block_->pool->give_back(block_);
-  }
-}
-
-uint8_t* BlockRef::v() const { return k() + block_->pool->k_bytes(); }
-
-BlockPool::BlockPool(const KvShape& shape)
-    : k_bytes_(shape.k_block_bytes()),
-      bytes_(sizeof(KvBlock) + shape.k_block_bytes() + shape.v_block_bytes()) {}
-
-BlockPool::~BlockPool() {
-  trim();
-  CULET_CHECK(allocated_ == 0);
-}
-
-void BlockPool::trim() {
-  const std::lock_guard lock(mutex_);
-  while (free_ != nullptr) {
-    KvBlock* next = free_->next_free;
-    ::operator delete(free_, kAlign);
-    free_ = next;
-    --allocated_;
-  }
-  free_count_ = 0;
-}
-
-BlockRef BlockPool::take() {
-  std::lock_guard lock(mutex_);
-  if (free_ != nullptr) {
-    KvBlock* block = free_;
-    free_ = block->next_free;
-    --free_count_;
-    block->owners.store(1, std::memory_order_relaxed);
-    return BlockRef(block);
-  }
-  void* memory = ::operator new(bytes_, kAlign, std::nothrow);
-  if (memory == nullptr) return BlockRef();
-  KvBlock* block = new (memory) KvBlock;
-  block->pool = this;
-  ++allocated_;
-  return BlockRef(block);
-}
-
-void BlockPool::give_back(KvBlock* block) {
-  std::lock_guard lock(mutex_);
-  if (free_count_ < kKeptFree) {
-    block->next_free = free_;
-    free_ = block;
-    ++free_count_;
-    return;
-  }
-  --allocated_;
-  ::operator delete(block, kAlign);
-}
-
-size_t BlockPool::bytes() const {
-  std::lock_guard lock(mutex_);
-  return allocated_ * bytes_;
 }
 
 }  // namespace culet::cache

@@ -1,82 +1,98 @@
-// Three buffers that change places; one that a fork may still read is left to it and replaced.
+// Three blocks that change places; one that a fork may still read is left to it and replaced.
 #include "cache/state_cache.h"
 
 #include "base/check.h"
 
-#include <initializer_list>
-#include <new>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 namespace culet::cache {
 
-StateCache::StateCache(int32_t rows, int32_t width)
-    : rows_(rows), width_(width), start_(make()), current_(start_) {
-  CULET_CHECK(rows > 0 && width > 0);
+StateCache::StateCache(std::shared_ptr<MemoryPool> pool, int32_t tokens, int32_t width)
+    : pool_(std::move(pool)), size_(nullptr), tokens_(tokens), width_(width) {
+  CULET_CHECK(tokens > 0 && width > 0);
+  size_ = &pool_->size_class(bytes());
 }
 
-StateCache::StateCache(const StateCache& other) : StateCache(other.rows_, other.width_) {
-  *this = other;
-}
+StateCache::StateCache(const StateCache& other)
+    : pool_(other.pool_),
+      size_(other.size_),
+      tokens_(other.tokens_),
+      width_(other.width_),
+      current_(other.fresh_ ? BlockRef() : other.current_),
+      previous_(other.previous_) {}
 
-StateCache& StateCache::operator=(const StateCache& other) {
-  if (this == &other) return *this;
-  rows_ = other.rows_, width_ = other.width_;
-  start_ = other.start_, current_ = other.current_, previous_ = other.previous_, next_ = nullptr;
-  for (const StateCache* side : std::initializer_list<const StateCache*>{this, &other}) {
-    side->current_lent_.store(true, std::memory_order_relaxed);
-    side->previous_lent_.store(true, std::memory_order_relaxed);
-  }
+StateCache& StateCache::operator=(StateCache other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(size_, other.size_);
+  std::swap(tokens_, other.tokens_);
+  std::swap(width_, other.width_);
+  std::swap(current_, other.current_);
+  std::swap(previous_, other.previous_);
+  std::swap(next_, other.next_);
+  std::swap(fresh_, other.fresh_);
   return *this;
 }
 
-StateCache::Buffer StateCache::make() const {
-  return std::make_shared<std::vector<float>>(static_cast<size_t>(rows_) *
-                                              static_cast<size_t>(width_));
+bool StateCache::reserve() {
+  BlockRef zeros = current_ ? BlockRef() : pool_->take(*size_);
+  BlockRef next = next_ ? BlockRef() : pool_->take(*size_);
+  if ((!current_ && !zeros) || (!next_ && !next)) return false;
+  if (zeros) {
+    std::memset(zeros.data(), 0, bytes());
+    current_ = std::move(zeros);
+    fresh_ = true;
+  }
+  if (next) next_ = std::move(next);
+  return true;
 }
 
-Result<void> StateCache::reserve() {
-  if (next_ != nullptr) return {};
-  try {
-    next_ = make();
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kExhausted, "no memory for the state of a layer; close other sessions");
-  }
-  return {};
+void StateCache::undo_reserve() {
+  next_ = BlockRef();
+  if (std::exchange(fresh_, false)) current_ = BlockRef();
 }
 
 void StateCache::commit() {
-  CULET_CHECK(next_ != nullptr);
-  const bool lent = current_lent_.exchange(false, std::memory_order_relaxed);
-  Buffer spare = std::exchange(previous_, current_);
-  if (previous_lent_.exchange(lent, std::memory_order_relaxed)) spare = nullptr;
-  current_ = std::exchange(next_, std::move(spare));
+  CULET_CHECK(next_);
+  BlockRef oldest = std::exchange(previous_, std::move(current_));
+  current_ = std::move(next_);
+  if (oldest && !oldest.shared()) next_ = std::move(oldest);
+  fresh_ = false;
 }
 
 void StateCache::go_back() {
   CULET_CHECK(can_go_back());
-  const bool lent = previous_lent_.load(std::memory_order_relaxed);
-  Buffer spare = std::exchange(current_, std::exchange(previous_, nullptr));
-  if (!current_lent_.exchange(lent, std::memory_order_relaxed)) next_ = std::move(spare);
+  BlockRef newest = std::exchange(current_, std::move(previous_));
+  if (!next_ && !newest.shared()) next_ = std::move(newest);
 }
 
 void StateCache::clear() {
-  current_ = start_;
-  previous_ = next_ = nullptr;
-  current_lent_.store(true, std::memory_order_relaxed);
+  current_ = previous_ = next_ = BlockRef();
+  fresh_ = false;
 }
 
-bool StateCache::save(const Sink& sink) const { return sink(std::as_bytes(std::span(*current_))); }
+uint64_t StateCache::needed_bytes() const {
+  return static_cast<uint64_t>(!current_) * size_->bytes +
+         static_cast<uint64_t>(!next_) * size_->bytes;
+}
+
+uint64_t StateCache::checkpoint_bytes() const {
+  return (current_ && !fresh_ ? size_->bytes : 0) + (previous_ ? size_->bytes : 0);
+}
+
+bool StateCache::save(const Sink& sink) const {
+  if (current_) return sink({reinterpret_cast<const std::byte*>(current_.data()), bytes()});
+  return sink(std::vector<std::byte>(bytes()));
+}
 
 Result<void> StateCache::load(const Source& source) {
   clear();
-  CULET_TRY_VOID(reserve());
-  if (!source(std::as_writable_bytes(std::span(*next_)))) {
-    clear();
-    return fail(ErrorCode::kCorrupt, "it ends in the middle of the state of a layer");
-  }
-  commit();
-  previous_ = nullptr;
-  return {};
+  current_ = pool_->take(*size_);
+  if (!current_) return fail(ErrorCode::kExhausted, "no memory for the state of a layer");
+  if (source({reinterpret_cast<std::byte*>(current_.data()), bytes()})) return {};
+  clear();
+  return fail(ErrorCode::kCorrupt, "it ends in the middle of the state of a layer");
 }
 
 }  // namespace culet::cache

@@ -52,8 +52,10 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
   messages.push_back({"user", prompt});
   ChatOptions options;
   options.after_answer = goes_on;
-  options.extra_json = arguments.template_variables;
-  return render_chat(model, messages, options);
+  options.variables = arguments.template_variables;
+  CULET_TRY(ChatPrompt rendered, render_chat(model, messages, options));
+  CULET_TRY_VOID(check_used(rendered));
+  return std::move(rendered.tokens);
 }
 
 // The context to use beside `there` tokens of a resumed session; an error names the numbers and the

@@ -1,117 +1,199 @@
+// From a conversation to the tokens of a prompt: the request is checked and shaped (template/),
+// rendered by the file's template, and tokenized with control tokens in the template's text only.
 #include "culet/chat.h"
 
-#include "base/json.h"
 #include "engine/model_impl.h"
+#include "template/conversation.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <utility>
+
 namespace culet {
-namespace engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using model::LoadedModel;
 
-// Variables that extra_json may not name, with where they come from instead.
-constexpr struct {
-  const char* name;
-  const char* instead;
-} kOwnVariables[] = {
-    {"messages", "pass the messages as such"},
-    {"add_generation_prompt", "set ChatOptions::add_generation_prompt"},
-    {"bos_token", "it is the model file's own"},
-    {"eos_token", "it is the model file's own"},
+struct RenderOptions {
+  bool add_generation_prompt = true;
+  bool after_answer = false;
 };
 
-// The variables that come from the conversation; their text is never the template's own.
-Result<Json> template_data(std::span<const Message> messages, const ChatOptions& options) {
-  Json data = Json::object();
-  if (!options.extra_json.empty()) {
-    CULET_TRY(data, base::parse_json(options.extra_json));
-    if (!data.is_object()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "the additional template variables must be one JSON object");
-    }
-    for (const auto& own : kOwnVariables) {
-      if (!data.contains(own.name)) continue;
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("the additional template variables must not contain \"{}\"; {}",
-                              own.name, own.instead));
-    }
+// Special tokens that templates know by name, with the key of a GGUF file that holds the id. Where
+// a file does not name one, the variable is not bound, as in the reference.
+constexpr struct {
+  const char* variable;
+  const char* key;
+} kSpecialTokens[] = {
+    {"bos_token", "tokenizer.ggml.bos_token_id"},
+    {"eos_token", "tokenizer.ggml.eos_token_id"},
+    {"unk_token", "tokenizer.ggml.unknown_token_id"},
+    {"pad_token", "tokenizer.ggml.padding_token_id"},
+    {"sep_token", "tokenizer.ggml.seperator_token_id"},
+    {"cls_token", "tokenizer.ggml.cls_token_id"},
+    {"mask_token", "tokenizer.ggml.mask_token_id"},
+};
+
+Json constants_of(const LoadedModel& model, const RenderOptions& options) {
+  const text::Tokenizer& tokenizer = *model.tokenizer;
+  Json constants = {{"add_generation_prompt", options.add_generation_prompt}};
+  for (const auto& special : kSpecialTokens) {
+    const format::MetaValue* value = model.file.find(special.key);
+    const auto id = value ? value->as_number() : std::nullopt;
+    if (!id || *id < 0 || *id >= tokenizer.size()) continue;
+    constants[special.variable] = tokenizer.piece(static_cast<Token>(*id), true);
   }
-  Json list = Json::array();
-  for (const Message& message : messages) {
-    list.push_back(Json{{"role", message.role}, {"content", message.content}});
-  }
-  data["messages"] = std::move(list);
-  return data;
+  // The tokenizer's own, where it has them without a key of the file.
+  if (tokenizer.bos()) constants["bos_token"] = tokenizer.piece(*tokenizer.bos(), true);
+  if (tokenizer.eos()) constants["eos_token"] = tokenizer.piece(*tokenizer.eos(), true);
+  return constants;
 }
 
 // Stands for the answer that a session holds; what the template writes behind it is wanted.
 constexpr std::string_view kAnswerBefore = "(the answer before)";
+constexpr size_t kHidden = 2;  // messages put before the caller's: a question and that answer
 
-Result<std::vector<chat::Piece>> after_answer(std::vector<chat::Piece> pieces) {
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const size_t at =
-        pieces[i].is_template ? std::string::npos : pieces[i].text.find(kAnswerBefore);
-    if (at == std::string::npos) continue;
-    pieces[i].text.erase(0, at + kAnswerBefore.size());
-    pieces.erase(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(i));
-    return pieces;
+// The text behind the last byte of the answer, whose content is the part `origin`.
+Result<chat::Text> behind_answer(const chat::Text& text, uint32_t origin) {
+  std::string answer;
+  size_t from = 0, end = 0;
+  for (const chat::Text::Run& run : text.runs()) {
+    if (run.source.origin == origin) {
+      answer += text.bytes().substr(from, run.end - from);
+      end = run.end;
+    }
+    from = run.end;
   }
+  if (answer == kAnswerBefore) return text.slice(end, text.size() - end);
   return fail(ErrorCode::kUnsupported,
               "the chat template does not show answers as they are, so a conversation cannot go on "
               "from a session's tokens; send the whole conversation instead");
 }
 
-Json template_constants(const text::Tokenizer& tokenizer, const ChatOptions& options) {
-  const auto spelled = [&](std::optional<Token> token) {
-    return token ? tokenizer.piece(*token, true) : std::string();
-  };
-  return Json{{"bos_token", spelled(tokenizer.bos())},
-              {"eos_token", spelled(tokenizer.eos())},
-              {"add_generation_prompt", options.add_generation_prompt}};
+Result<const chat::ChatTemplate*> template_of(const LoadedModel& model) {
+  if (model.chat) return model.chat.get();
+  const std::string why = model.chat_error.empty()
+                              ? "has no chat template"
+                              : "has a chat template that cannot be used: " + model.chat_error;
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{} {}; continue plain text instead (--raw)", model.info.path, why));
 }
 
-Result<std::vector<chat::Piece>> render(const ModelImpl& model, std::span<const Message> messages,
-                                                   const ChatOptions& options) {
-  const model::LoadedModel& loaded = model.loaded();
-  if (!loaded.chat) {
-    const std::string why = loaded.chat_error.empty()
-                                ? "has no chat template"
-                                : "has a chat template that cannot be used: " + loaded.chat_error;
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{} {}; continue plain text instead (--raw)", loaded.info.path, why));
+Result<ChatPrompt> make_prompt(const LoadedModel& model, const chat::Text& text, bool whole) {
+  ChatPrompt prompt;
+  std::vector<text::Tokenizer::Piece> views;
+  for (chat::Piece& piece : chat::pieces_of(text)) {
+    prompt.pieces.push_back({std::move(piece.text), piece.is_template});
   }
-  std::vector<Message> all(messages.begin(), messages.end());
-  if (options.after_answer)
-    all.insert(all.begin(), {{"user", "?"}, {"assistant", std::string(kAnswerBefore)}});
-  CULET_TRY(const Json data, template_data(all, options));
-  auto pieces = loaded.chat->render(data, template_constants(*loaded.tokenizer, options));
-  if (!pieces || !options.after_answer) return pieces;
-  return after_answer(*std::move(pieces));
+  views.reserve(prompt.pieces.size());
+  for (const PromptPiece& piece : prompt.pieces) views.push_back({piece.text, piece.from_template});
+  CULET_TRY(prompt.tokens, model.tokenizer->tokenize_pieces(views, whole, model.chat->source()));
+  return prompt;
+}
+
+Result<ChatPrompt> render(const LoadedModel& model, chat::Conversation conversation,
+                          const RenderOptions& options) {
+  CULET_TRY(const chat::ChatTemplate* chat, template_of(model));
+  if (options.after_answer) {
+    Json& messages = conversation.messages;
+    messages.insert(messages.begin(), Json{{"role", "assistant"}, {"content", kAnswerBefore}});
+    messages.insert(messages.begin(), Json{{"role", "user"}, {"content", "?"}});
+  }
+  const Json data = chat::template_data(conversation, chat->traits());
+  const chat::Labels labels = chat::label(data, options.after_answer ? kHidden : 0);
+  CULET_TRY(chat::Rendering rendering,
+            chat->render(data, constants_of(model, options), labels.marks));
+  if (options.after_answer) {
+    const uint32_t answer = labels.marks.at(&data["messages"][1]["content"]).origin;
+    CULET_TRY(rendering.text, behind_answer(rendering.text, answer));
+  }
+  CULET_TRY(ChatPrompt prompt, make_prompt(model, rendering.text, !options.after_answer));
+  prompt.unused = chat::unused_parts(conversation, labels, rendering);
+  return prompt;
+}
+
+std::string_view name_of(ChatPart part) {
+  switch (part) {
+    case ChatPart::kSystem:
+      return "the system message";
+    case ChatPart::kMessage:
+      return "the message";
+    case ChatPart::kAnswer:
+      return "the answer";
+    case ChatPart::kReasoning:
+      return "the reasoning";
+    case ChatPart::kToolCall:
+      return "the tool call";
+    case ChatPart::kTool:
+      return "the tool";
+    case ChatPart::kVariable:
+      return "the variable";
+  }
+  return "";
 }
 
 }  // namespace
-}  // namespace engine
 
-Result<std::vector<Token>> render_chat(const Model& model, std::span<const Message> messages,
-                                       const ChatOptions& options) {
-  CULET_TRY(const std::vector<chat::Piece> pieces,
-            engine::render(model.impl(), messages, options));
-  std::vector<text::Tokenizer::Piece> views;
-  views.reserve(pieces.size());
-  for (const chat::Piece& piece : pieces) views.push_back({piece.text, piece.is_template});
-  return model.impl().loaded().tokenizer->tokenize_pieces(views, !options.after_answer);
+std::string ChatPrompt::text() const {
+  std::string text;
+  for (const PromptPiece& piece : pieces) text += piece.text;
+  return text;
 }
 
-Result<std::string> render_chat_text(const Model& model, std::span<const Message> messages,
-                                     const ChatOptions& options) {
-  CULET_TRY(const std::vector<chat::Piece> pieces,
-            engine::render(model.impl(), messages, options));
-  std::string text;
-  for (const chat::Piece& piece : pieces) text += piece.text;
-  return text;
+Result<ChatPrompt> render_chat(const Model& model, const ChatRequest& request) {
+  CULET_TRY(chat::Conversation conversation,
+            chat::read_conversation(request.messages, request.tools, request.variables));
+  return render(model.impl().loaded(), std::move(conversation),
+                {request.add_generation_prompt, request.after_answer});
+}
+
+Result<ChatPrompt> render_chat(const Model& model, std::span<const Message> messages,
+                               const ChatOptions& options) {
+  Json list = Json::array();
+  for (const Message& message : messages) {
+    list.push_back(Json{{"role", message.role}, {"content", message.content}});
+  }
+  CULET_TRY(chat::Conversation conversation,
+            chat::make_conversation(std::move(list), options.variables));
+  return render(model.impl().loaded(), std::move(conversation),
+                {options.add_generation_prompt, options.after_answer});
+}
+
+Result<void> check_used(const ChatPrompt& prompt) {
+  for (const UnusedPart& unused : prompt.unused) {
+    const bool needed = unused.part == ChatPart::kSystem || unused.part == ChatPart::kMessage ||
+                        unused.part == ChatPart::kToolCall || unused.part == ChatPart::kTool;
+    if (!needed) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("the chat template leaves out {} ({}); drop it, put its text into "
+                            "another message, or give a template that shows it",
+                            name_of(unused.part), unused.path));
+  }
+  return {};
+}
+
+ChatTemplateInfo chat_template_info(const Model& model) {
+  const LoadedModel& loaded = model.impl().loaded();
+  ChatTemplateInfo info;
+  if (!loaded.chat) {
+    const format::MetaValue* value = loaded.file.find("tokenizer.chat_template");
+    const auto source = value ? value->as_string() : std::nullopt;
+    if (source) info.source = *source;
+    info.error = loaded.chat_error;
+    return info;
+  }
+  const chat::ChatTraits& traits = loaded.chat->traits();
+  info.source = loaded.chat->source();
+  info.system = traits.system;
+  info.tools = traits.tools;
+  info.tool_calls = traits.tool_calls;
+  info.tool_results = traits.tool_results;
+  info.parallel_tool_calls = traits.parallel_calls;
+  info.reasoning = traits.reasoning;
+  info.thinking_variable = traits.thinking_variable;
+  return info;
 }
 
 }  // namespace culet

@@ -34,7 +34,7 @@ using Rows = std::vector<std::vector<float>>;
 Result<void> check_model(const ModelImpl& model, const What& what) {
   if (model.info().kind != ModelKind::kEncoder) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{} is a {} (architecture {}), and only encoders make vectors of "
+                fmt::format("{} is of kind {} (architecture {}), and only encoders make vectors of "
                             "texts; take one of those",
                             model.info().path, kind_name(model.info().kind),
                             model.info().architecture));
@@ -78,10 +78,11 @@ Result<void> check_sequence(const ModelImpl& model, const What& what, size_t ind
   return {};
 }
 
-// An ordinary pass was checked when the model was loaded.
-Result<void> check_room(const ModelImpl& model, int64_t longest) {
+// Bytes of a workspace for passes of `longest` tokens, when they are there. A pass of ubatch_size was
+// checked when the model was loaded.
+Result<uint64_t> check_room(const ModelImpl& model, int64_t longest) {
   const model::LoadedModel& loaded = model.loaded();
-  if (longest <= loaded.ubatch_size) return {};
+  if (longest <= loaded.ubatch_size) return loaded.info.workspace_bytes;
   backend::PrepareOptions options;
   options.limits.rows = static_cast<int32_t>(longest);
   options.repack = model.info().repacked;
@@ -90,9 +91,10 @@ Result<void> check_room(const ModelImpl& model, int64_t longest) {
   // What the system has left is beside the weights, a limit is for all.
   const uint64_t weights =
       loaded.memory_limit == 0 ? 0 : loaded.info.packed_bytes + loaded.info.converted_bytes;
-  return model::check_memory(loaded.memory_limit, weights + memory.workspace,
-                             fmt::format("encoding a sequence of {} tokens", longest),
-                             "shorten it");
+  CULET_TRY_VOID(model::check_memory(loaded.memory_limit, weights + memory.workspace,
+                                     fmt::format("encoding a sequence of {} tokens", longest),
+                                     "shorten it"));
+  return memory.workspace;
 }
 
 class Encoding {
@@ -102,8 +104,9 @@ class Encoding {
     for (const auto& tokens : sequences) all_ += tokens.size();
   }
 
-  Result<Rows> run(const ProgressFn& progress) {
-    WorkspaceLease workspace(model_);
+  // workspace_bytes: that the longest pass needs.
+  Result<Rows> run(uint64_t workspace_bytes, const ProgressFn& progress) {
+    WorkspaceLease workspace(model_, workspace_bytes);
     while (next_ < sequences_.size()) {
       CULET_TRY_VOID(run_pass(&workspace.get()));
       if (progress && !progress({"encoding", done_, all_})) {
@@ -172,10 +175,10 @@ Result<Rows> encode(const Model& model, const What& what, Sequences sequences,
     CULET_TRY_VOID(check_sequence(own, what, i, sequences[i]));
     longest = std::max(longest, sequences[i].size());
   }
-  CULET_TRY_VOID(check_room(own, static_cast<int64_t>(longest)));
+  CULET_TRY(const uint64_t workspace_bytes, check_room(own, static_cast<int64_t>(longest)));
   base::set_float_mode();
   try {
-    return Encoding(own, what, sequences).run(progress);
+    return Encoding(own, what, sequences).run(workspace_bytes, progress);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted,
                 "there is not enough memory to encode these sequences; use fewer or shorter ones");

@@ -176,7 +176,14 @@ Result<void> ForwardPass::read_one(Append* a, std::span<const float> logits,
     }
     if (a->on_logits != nullptr) (*a->on_logits)(index, row);
     if (a->on_hidden != nullptr) (*a->on_hidden)(index, behind);
-    if (a->logits && a->done + a->outputs[i] == a->size() - 1) a->last.set(row);
+    if (a->logits && a->done + a->outputs[i] == a->size() - 1 &&
+        !a->last.set(*model_.loaded().memory, row)) {
+      return fail(ErrorCode::kExhausted,
+                  fmt::format("the logits need {} of memory, but {}; close sessions and forks that "
+                              "are not needed",
+                              cache::show_bytes(row.size_bytes()),
+                              model_.loaded().memory->shortage()));
+    }
   }
   return {};
 }

@@ -1,52 +1,41 @@
 // Logits that forks share until one of them computes new ones.
 #pragma once
 
-#include <atomic>
-#include <memory>
+#include "cache/memory_pool.h"
+
+#include <algorithm>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace culet::engine {
 
-// A copy shares the values. What was ever shared is not written again: set() then takes new memory.
-// A buffer belongs to one thread at a time; copies may live on different threads.
+// A copy shares the values, in a block of the model's memory. What is shared is not written again:
+// set() then takes another block. The model outlives the buffer. A buffer belongs to one thread at a
+// time; copies may live on different threads.
 class LogitsBuffer {
  public:
-  LogitsBuffer() = default;
-  LogitsBuffer(const LogitsBuffer& other) : values_(other.values_), shared_(true) {
-    other.shared_.store(true, std::memory_order_relaxed);
-  }
-  LogitsBuffer& operator=(const LogitsBuffer& other) {
-    LogitsBuffer copy(other);
-    swap(copy);
-    return *this;
-  }
-
-  explicit operator bool() const { return values_ != nullptr && !values_->empty(); }
+  explicit operator bool() const { return static_cast<bool>(block_); }
   std::span<const float> values() const {
-    return values_ ? std::span<const float>(*values_) : std::span<const float>();
+    return block_ ? std::span<const float>(reinterpret_cast<const float*>(block_.data()), size_)
+                  : std::span<const float>();
   }
-  void set(std::span<const float> values) {
-    if (values_ == nullptr || shared_.load(std::memory_order_relaxed)) {
-      values_ = std::make_shared<std::vector<float>>();
-      shared_.store(false, std::memory_order_relaxed);
+  // False: the pool has no memory, and nothing changed.
+  bool set(cache::MemoryPool& pool, std::span<const float> values) {
+    if (!block_ || block_.shared() || size_ != values.size()) {
+      cache::BlockRef block = pool.take(pool.size_class(values.size_bytes()));
+      if (!block) return false;
+      block_ = std::move(block);
+      size_ = values.size();
     }
-    values_->assign(values.begin(), values.end());
+    std::copy(values.begin(), values.end(), reinterpret_cast<float*>(block_.data()));
+    return true;
   }
-  void clear() {
-    if (*this) set({});
-  }
-  void swap(LogitsBuffer& other) noexcept {
-    std::swap(values_, other.values_);
-    const bool own = shared_.load(std::memory_order_relaxed);
-    shared_.store(other.shared_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    other.shared_.store(own, std::memory_order_relaxed);
-  }
+  void clear() { block_ = cache::BlockRef(); }
+  const cache::BlockRef& block() const { return block_; }  // empty: there are no values
 
  private:
-  std::shared_ptr<std::vector<float>> values_;
-  mutable std::atomic<bool> shared_{false};
+  cache::BlockRef block_;
+  size_t size_ = 0;
 };
 
 }  // namespace culet::engine

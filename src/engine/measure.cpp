@@ -69,9 +69,9 @@ bool wanted_rows_only(const plan::Plan& plan, const plan::Op& op) {
 // Rows that the token at `position` sees.
 int64_t visible(const plan::CacheSpec& cache, const cache::CacheOptions& options,
                 int64_t position) {
-  const cache::Retention kept = cache::retention_of(cache, options);
+  const cache::CacheWindow kept = cache::cache_window_of(cache, options);
   const int64_t rows = position + 1;
-  return kept.full() ? rows : std::min(rows, kept.pinned + kept.window);
+  return kept.full() ? rows : std::min(rows, kept.sinks + kept.window);
 }
 
 bool reads_cache(const plan::Op& op) {
@@ -135,7 +135,7 @@ struct Passes {
 // The rows of one pass share what they read.
 void count_attention(const plan::Op& op, const plan::CacheSpec& cache, bool wanted, const Passes& p,
                      OpTime* time) {
-  const uint64_t row_bytes = cache::shape_of(cache, p.caches).row_bytes();
+  const uint64_t row_bytes = cache::shape_of(cache, p.caches).token_bytes();
   uint64_t pairs = 0;
   for (int64_t i = wanted ? p.rows - p.logits : 0; i < p.rows; ++i) {
     const auto rows = static_cast<uint64_t>(visible(cache, p.caches, p.first + i));
@@ -225,7 +225,7 @@ uint64_t kv_bytes_read(const Model& model, const SessionOptions& options, int64_
   for (const plan::Op& op : plan.ops) {
     if (!engine::reads_cache(op)) continue;
     const plan::CacheSpec& cache = plan.caches[static_cast<size_t>(op.attr.cache)];
-    bytes += cache::shape_of(cache, caches).row_bytes() *
+    bytes += cache::shape_of(cache, caches).token_bytes() *
              static_cast<uint64_t>(engine::visible(cache, caches, position));
   }
   return bytes;

@@ -1,4 +1,5 @@
-// What a session's options mean for one model, and what it will take: from the plan alone.
+// What a session's options mean for one model, what it will take (from the plan alone), and what it
+// holds.
 #include "engine/session_impl.h"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@ namespace {
 
 using model::kDefaultContext;
 
-// Of a model whose rotation follows the context.
+// Of a model whose RoPE factors follow the context.
 Result<void> check_made_for(const ModelImpl& model, int64_t context) {
   const model::LoadedModel& loaded = model.loaded();
   if (loaded.compiled.plan.no_stream.empty() || context <= loaded.context) return {};
@@ -45,7 +46,7 @@ Result<int64_t> context_of(const ModelImpl& model, int64_t asked) {
   return asked;
 }
 
-// The pinned tokens and the window together are the context that the model meets.
+// The sinks and the window together are the context that the model meets.
 Result<void> resolve_stream(const ModelImpl& model, const SessionOptions& given,
                             SessionOptions* options) {
   const std::string& why = model.loaded().compiled.plan.no_stream;
@@ -57,21 +58,21 @@ Result<void> resolve_stream(const ModelImpl& model, const SessionOptions& given,
   StreamOptions& stream = *options->stream;
   if (stream.sinks < 0 || stream.window < 0) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a stream with {} pinned tokens and a window of {} makes no sense",
+                fmt::format("a stream with {} sinks and a window of {} tokens makes no sense",
                             stream.sinks, stream.window));
   }
   if (stream.window > 0) {
     const int64_t trained = model.info().context_length;
     if (trained && (stream.window > trained || stream.sinks > trained - stream.window)) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} pinned tokens and a window of {} are more than the {} tokens "
+                  fmt::format("{} sinks and a window of {} tokens are more than the {} tokens "
                               "that {} was trained for; use a smaller window",
                               stream.sinks, stream.window, trained, model.info().path));
     }
     if (given.context > 0 && given.context != stream.sinks + stream.window) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("a context of {} tokens is not {} pinned ones and a window of {}; "
-                              "give the context or the window",
+                  fmt::format("a context of {} tokens is not {} sinks and a window of {}; give the "
+                              "context or the window",
                               given.context, stream.sinks, stream.window));
     }
     options->context = stream.sinks + stream.window;
@@ -81,8 +82,8 @@ Result<void> resolve_stream(const ModelImpl& model, const SessionOptions& given,
   if (stream.window < 1) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("a context of {} tokens has no room beside {} pinned ones; use a larger "
-                    "context or pin fewer",
+        fmt::format("a context of {} tokens has no room beside {} sinks; use a larger context "
+                    "or fewer sinks",
                     options->context, stream.sinks));
   }
   return {};
@@ -116,23 +117,11 @@ cache::CacheOptions cache_options(const SessionOptions& options) {
   return out;
 }
 
-bool same_memory(const SessionOptions& a, const SessionOptions& b) {
-  const auto stream = [](const SessionOptions& o) {
-    return o.stream ? std::pair(o.stream->sinks, o.stream->window)
-                    : std::pair<int64_t, int64_t>(-1, -1);
-  };
-  return a.keys == b.keys && a.values == b.values && a.window_types == b.window_types &&
-         stream(a) == stream(b) && a.start_position == b.start_position;
-}
-
-}  // namespace engine
-
-Result<ContextMemory> context_memory(const Model& model, const SessionOptions& given) {
-  const engine::ModelImpl& impl = model.impl();
-  const model::LoadedModel& loaded = impl.loaded();
-  CULET_TRY(const SessionOptions options, engine::resolve_options(impl, given));
-  const cache::CacheOptions caches = engine::cache_options(options);
-  const int64_t tokens = options.stream ? engine::kUnderWay : options.context;
+// options: resolved.
+Result<ContextMemory> context_memory(const ModelImpl& model, const SessionOptions& options) {
+  const model::LoadedModel& loaded = model.loaded();
+  const cache::CacheOptions caches = cache_options(options);
+  const int64_t tokens = options.stream ? kUnderWay : options.context;
   const int64_t ubatch_size =
       loaded.executor ? loaded.executor->limits().rows : backend::Limits{}.rows;
   ContextMemory memory;
@@ -149,18 +138,75 @@ Result<ContextMemory> context_memory(const Model& model, const SessionOptions& g
   for (const plan::CacheSpec& spec : loaded.compiled.plan.caches) {
     if (spec.target != plan::kNone)
       continue;  // of a draft model: its target's session holds it
-    const cache::Retention kept = cache::retention_of(spec, caches);
+    const cache::CacheWindow kept = cache::cache_window_of(spec, caches);
     LayerMemory layer;
     if (spec.policy == plan::CachePolicy::kWindow) layer.kind = CacheKind::kWindow;
-    if (!kept.full()) layer.sinks = kept.pinned, layer.window = kept.window;
+    if (!kept.full()) layer.sinks = kept.sinks, layer.window = kept.window;
     add(layer, cache::layer_bytes(spec, caches, tokens, ubatch_size));
   }
   for (const plan::StateSpec& spec : loaded.compiled.plan.states) {
     const uint64_t bytes =
         static_cast<uint64_t>(spec.rows) * static_cast<uint64_t>(spec.width) * sizeof(float);
-    add({CacheKind::kState}, {bytes, 3 * bytes, 3 * bytes});
+    add({CacheKind::kState}, {bytes, cache::state_bytes(spec), cache::state_bytes(spec)});
   }
   return memory;
+}
+
+Result<void> check_room(const ModelImpl& model, const SessionOptions& options) {
+  const model::LoadedModel& loaded = model.loaded();
+  CULET_TRY(const ContextMemory memory, context_memory(model, options));
+  const uint64_t own =
+      memory.peak + static_cast<uint64_t>(loaded.info.vocabulary_size) * sizeof(float);
+  const std::string context = fmt::format("a context of {} tokens", options.context);
+  const char* const advice = "use a smaller one (--ctx)";
+  if (loaded.memory_limit == 0) {
+    if (model::check_memory(0, own, context, advice)) return {};
+    loaded.memory->trim();
+    return model::check_memory(0, own, context, advice);
+  }
+  return model::check_memory(
+      loaded.memory_limit,
+      own + loaded.info.packed_bytes + loaded.info.converted_bytes + loaded.info.workspace_bytes,
+      context + " together with the weights and the workspace of the model", advice);
+}
+
+Result<std::unique_ptr<cache::CacheSet>> make_caches(const ModelImpl& model,
+                                                     const SessionOptions& options) {
+  const model::LoadedModel& loaded = model.loaded();
+  return cache::CacheSet::make(loaded.compiled.plan, cache_options(options), loaded.memory);
+}
+
+bool same_memory(const SessionOptions& a, const SessionOptions& b) {
+  const auto stream = [](const SessionOptions& o) {
+    return o.stream ? std::pair(o.stream->sinks, o.stream->window)
+                    : std::pair<int64_t, int64_t>(-1, -1);
+  };
+  return a.keys == b.keys && a.values == b.values && a.window_types == b.window_types &&
+         stream(a) == stream(b) && a.start_position == b.start_position;
+}
+
+}  // namespace engine
+
+Result<ContextMemory> context_memory(const Model& model, const SessionOptions& given) {
+  CULET_TRY(const SessionOptions options, engine::resolve_options(model.impl(), given));
+  return engine::context_memory(model.impl(), options);
+}
+
+// ---------------------------------------------------------------- what a session holds
+
+SessionMemory Session::memory() const {
+  const engine::Timeline& timeline = impl_->timeline();
+  const cache::HeldBytes caches = timeline.caches.held_bytes();
+  SessionMemory memory{caches.own + timeline.history.kept().size_bytes(), caches.shared};
+  if (const cache::BlockRef& logits = timeline.logits.block(); logits)
+    (logits.shared() ? memory.shared : memory.own) += logits.bytes();
+  return memory;
+}
+
+uint64_t Session::checkpoint_bytes() const {
+  const engine::Timeline& timeline = impl_->timeline();
+  const uint64_t logits = timeline.logits ? timeline.logits.block().bytes() : 0;
+  return timeline.caches.checkpoint_bytes() + logits + timeline.history.kept().size_bytes();
 }
 
 std::string_view kv_type_name(KvType type) {

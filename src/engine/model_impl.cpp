@@ -4,9 +4,9 @@
 // (arena, logits of a pass) is far bigger than what an idle session needs.
 #include "engine/model_impl.h"
 
-
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <new>
 #include <utility>
@@ -23,21 +23,35 @@ std::string plan_note(const backend::Executor& executor, size_t op) {
 
 }  // namespace
 
-WorkspaceLease::WorkspaceLease(const ModelImpl& model) : model_(&model) {
+WorkspaceLease::WorkspaceLease(const ModelImpl& model, uint64_t bytes) : model_(&model) {
   {
     const std::lock_guard lock(model.idle_mutex_);
     if (!model.idle_.empty()) {
-      workspace_ = std::move(model.idle_.back());
+      counted_ = std::move(model.idle_.back());
       model.idle_.pop_back();
     }
   }
-  if (!workspace_) workspace_ = model.executor().make_workspace();
-  if (!workspace_) throw std::bad_alloc();
+  const uint64_t needed = std::max(bytes, model.info().workspace_bytes);
+  if (needed > counted_.bytes) {
+    if (!model.loaded().memory->charge(needed - counted_.bytes)) {
+      give_back();
+      throw std::bad_alloc();
+    }
+    counted_.bytes = needed;
+  }
+  if (!counted_.workspace) counted_.workspace = model.executor().make_workspace();
+  if (!counted_.workspace) {
+    model.loaded().memory->discharge(counted_.bytes);
+    throw std::bad_alloc();
+  }
 }
 
-WorkspaceLease::~WorkspaceLease() {
+WorkspaceLease::~WorkspaceLease() { give_back(); }
+
+void WorkspaceLease::give_back() {
+  if (!counted_.workspace) return;
   const std::lock_guard lock(model_->idle_mutex_);
-  model_->idle_.push_back(std::move(workspace_));
+  model_->idle_.push_back(std::move(counted_));
 }
 
 Result<void> ModelImpl::run(backend::Workspace& workspace,
@@ -53,6 +67,29 @@ bool ModelImpl::is_finite(std::span<const float> row) const {
   int finite = 0;
   loaded_->kernels.max_index(row.data(), static_cast<int64_t>(row.size()), &max, &at, &finite);
   return finite != 0;
+}
+
+MemoryAccount ModelImpl::memory() const {
+  MemoryAccount account;
+  account.limit = loaded_->memory_limit == 0 ? UINT64_MAX : loaded_->memory_limit;
+  if (!loaded_->memory) return account;
+  const cache::MemoryPool::Account pool = loaded_->memory->account();
+  account.weights = info().packed_bytes + info().converted_bytes;
+  account.workspaces = pool.charged;
+  account.used = pool.used;
+  account.spare = pool.spare;
+  return account;
+}
+
+void ModelImpl::trim_memory() const {
+  if (!loaded_->memory) return;
+  std::vector<CountedWorkspace> idle;
+  {
+    const std::lock_guard lock(idle_mutex_);
+    idle.swap(idle_);
+  }
+  for (const CountedWorkspace& counted : idle) loaded_->memory->discharge(counted.bytes);
+  loaded_->memory->trim();
 }
 
 std::string ModelImpl::explain() const {
@@ -82,6 +119,8 @@ Model::~Model() = default;
 const ModelInfo& Model::info() const { return impl_->info(); }
 const Vocabulary& Model::vocabulary() const { return impl_->vocabulary(); }
 std::string Model::explain() const { return impl_->explain(); }
+MemoryAccount Model::memory() const { return impl_->memory(); }
+void Model::trim_memory() const { impl_->trim_memory(); }
 
 std::vector<std::pair<std::string, bool>> instruction_sets() {
   std::vector<std::pair<std::string, bool>> sets;

@@ -22,18 +22,28 @@ class ModelImpl;
 // Outputs of plans.
 constexpr std::string_view kLogits = "logits", kHidden = "hidden", kPooled = "pooled";
 
-// A workspace borrowed for one call; goes back when it is destroyed. Out of memory: std::bad_alloc.
+// A workspace of a forward pass, and what it counts as in the account of the model.
+struct CountedWorkspace {
+  backend::WorkspacePtr workspace;
+  uint64_t bytes = 0;  // of the longest pass that it was used for
+};
+
+// A workspace borrowed for one call; goes back when it is destroyed. std::bad_alloc: the system or
+// the memory limit has no room for it.
 class WorkspaceLease {
  public:
-  explicit WorkspaceLease(const ModelImpl& model);
+  // For passes of ubatch_size tokens, or of `bytes`, if they are more.
+  explicit WorkspaceLease(const ModelImpl& model, uint64_t bytes = 0);
   ~WorkspaceLease();
   WorkspaceLease(const WorkspaceLease&) = delete;
   WorkspaceLease& operator=(const WorkspaceLease&) = delete;
-  backend::Workspace& get() { return *workspace_; }
+  backend::Workspace& get() { return *counted_.workspace; }
 
  private:
+  void give_back();
+
   const ModelImpl* model_;
-  backend::WorkspacePtr workspace_;
+  CountedWorkspace counted_;
 };
 
 // Threads: any number of callers; the two mutexes are never held together or across a callback.
@@ -46,6 +56,8 @@ class ModelImpl final {
   const ModelInfo& info() const { return loaded_->info; }
   const Vocabulary& vocabulary() const { return vocabulary_; }
   std::string explain() const;
+  MemoryAccount memory() const;
+  void trim_memory() const;
 
   const model::LoadedModel& loaded() const { return *loaded_; }
   const backend::Executor& executor() const { return *loaded_->executor; }
@@ -65,7 +77,7 @@ class ModelImpl final {
   Vocabulary vocabulary_;
   mutable std::mutex pass_mutex_;
   mutable std::mutex idle_mutex_;
-  mutable std::vector<backend::WorkspacePtr> idle_;  // guarded by idle_mutex_
+  mutable std::vector<CountedWorkspace> idle_;  // guarded by idle_mutex_
 };
 
 inline kernels::KvType kv_type(KvType type) {

@@ -77,7 +77,8 @@ Result<void> SessionImpl::check(std::span<const Token> tokens) const {
 
 void SessionImpl::appended(std::span<const Token> tokens, LogitsBuffer* logits) {
   timeline_.history.append(tokens);
-  timeline_.logits.swap(*logits);
+  std::swap(timeline_.logits, *logits);
+  logits->clear();
   if (options_.stream) timeline_.history.forget_all_but(remembered_);
 }
 
@@ -95,6 +96,13 @@ bool SessionImpl::rewind(int64_t length) {
   CULET_CHECK(timeline_.history.resize(length));
   timeline_.logits.clear();
   return true;
+}
+
+int64_t SessionImpl::rewind_limit() const {
+  const int64_t start = options_.start_position;
+  const int64_t lowest = std::max({int64_t{1}, timeline_.history.forgotten(),
+                                   timeline_.caches.rewind_limit() - start});
+  return timeline_.caches.can_truncate(start + lowest) ? std::min(lowest, length()) : length();
 }
 
 Result<void> SessionImpl::assign(const SessionImpl& other) {
@@ -125,12 +133,8 @@ Result<std::unique_ptr<Session>> Session::make(std::shared_ptr<const Model> mode
   }
   if (impl.info().kind != ModelKind::kDecoder) return engine::no_sessions(impl.info());
   CULET_TRY(const SessionOptions resolved, engine::resolve_options(impl, options));
-  CULET_TRY(const ContextMemory memory, context_memory(*model, resolved));
-  CULET_TRY_VOID(model::check_memory(impl.loaded().memory_limit, memory.peak,
-                                     fmt::format("a context of {} tokens", resolved.context),
-                                     "use a smaller one (--ctx)"));
-  CULET_TRY(auto caches,
-            cache::CacheSet::make(impl.loaded().compiled.plan, engine::cache_options(resolved)));
+  CULET_TRY_VOID(engine::check_room(impl, resolved));
+  CULET_TRY(auto caches, engine::make_caches(impl, resolved));
   return std::make_unique<Session>(std::make_unique<engine::SessionImpl>(
       std::move(model), resolved, engine::Timeline{std::move(*caches), {}, {}}));
 }
@@ -148,6 +152,7 @@ int64_t Session::evicted() const { return impl_->evicted(); }
 std::span<const float> Session::logits() const { return impl_->logits(); }
 void Session::clear() { impl_->clear(); }
 bool Session::rewind(int64_t length) { return impl_->rewind(length); }
+int64_t Session::rewind_limit() const { return impl_->rewind_limit(); }
 Result<void> Session::assign(const Session& other) { return impl_->assign(*other.impl_); }
 
 std::unique_ptr<Session> Session::fork() const {
@@ -191,10 +196,6 @@ Result<Session::PrefixReuse> Session::set_tokens(std::span<const Token> tokens,
     return tl::unexpected(done.error());
   }
   return PrefixReuse{reused, wanted - reused, evicted()};
-}
-
-SessionMemory Session::memory() const {
-  return {impl_->timeline().caches.held_bytes() + logits().size_bytes() + tokens().size_bytes(), 0};
 }
 
 }  // namespace culet

@@ -38,14 +38,15 @@ class SessionImpl final {
 
   void clear();
   bool rewind(int64_t length);
+  int64_t rewind_limit() const;
   Result<void> assign(const SessionImpl& other);
 
   Timeline& timeline() { return timeline_; }
   const Timeline& timeline() const { return timeline_; }
   // Everything that can be known about an append of these tokens before any work is done.
   Result<void> check(std::span<const Token> tokens) const;
-  // The tokens are in the caches: remember them, and forget what a stream need not know. Takes the
-  // logits after the last of them (empty: not computed) and gives back the buffer it had.
+  // The tokens are in the caches: remember them, and forget what a stream need not know. Takes over
+  // the logits after the last of them (empty: not computed).
   void appended(std::span<const Token> tokens, LogitsBuffer* logits);
 
  private:
@@ -60,6 +61,14 @@ tl::unexpected<Error> no_sessions(const ModelInfo& model);
 // options with every default filled in. Errors: kInvalidArgument, kUnsupported (no stream).
 Result<SessionOptions> resolve_options(const ModelImpl& model, const SessionOptions& options);
 cache::CacheOptions cache_options(const SessionOptions& options);
+// culet::context_memory, of options that are resolved.
+Result<ContextMemory> context_memory(const ModelImpl& model, const SessionOptions& options);
+// kExhausted: a session with these options (resolved) can never fit the memory limit, or the system
+// has not enough memory now.
+Result<void> check_room(const ModelImpl& model, const SessionOptions& options);
+// Empty caches that take their memory from the model's pool.
+Result<std::unique_ptr<cache::CacheSet>> make_caches(const ModelImpl& model,
+                                                     const SessionOptions& options);
 // Whether a snapshot of one fits the other.
 bool same_memory(const SessionOptions& a, const SessionOptions& b);
 

@@ -201,15 +201,15 @@ Result<Timeline> read_snapshot(const SessionImpl& session, const std::vector<std
   const int64_t logits = count(header, "logits", vocabulary);
   std::vector<float> values;
   if ((logits != 0 && logits != vocabulary) || !reader.numbers(logits, &values)) return cut();
-  CULET_TRY(auto caches, cache::CacheSet::make(session.model_impl().loaded().compiled.plan,
-                                               cache_options(session.options())));
+  CULET_TRY(auto caches, make_caches(session.model_impl(), session.options()));
   const auto loaded = caches->load(session.options().start_position + history.length(),
                                    [&](std::span<std::byte> out) { return reader.read(out); });
   if (!loaded && loaded.error().code == ErrorCode::kCorrupt) return bad(loaded.error().message);
   if (!loaded) return tl::unexpected(loaded.error());
   if (!reader.ends()) return cut();
   Timeline timeline{std::move(*caches), std::move(history), {}};
-  timeline.logits.set(values);
+  if (!values.empty() && !timeline.logits.set(*session.model_impl().loaded().memory, values))
+    return fail(ErrorCode::kExhausted, "there is no memory for its logits");
   return timeline;
 }
 

@@ -243,6 +243,14 @@ constexpr SamplingKey kSamplingKeys[] = {
     {"top_k", 0, INT32_MAX, [](SamplerOptions* s, double x) { s->top_k = static_cast<int32_t>(x); }},
     {"top_p", 1e-6, 1, [](SamplerOptions* s, double x) { s->top_p = static_cast<float>(x); }},
     {"min_p", 0, 1, [](SamplerOptions* s, double x) { s->min_p = static_cast<float>(x); }},
+    {"xtc_probability", 0, 1,
+     [](SamplerOptions* s, double x) { s->xtc_probability = static_cast<float>(x); }},
+    {"xtc_threshold", 0, 1,
+     [](SamplerOptions* s, double x) { s->xtc_threshold = static_cast<float>(x); }},
+    {"mirostat", 0, 2, [](SamplerOptions* s, double x) { s->mirostat = static_cast<int32_t>(x); }},
+    {"mirostat_tau", 0, 100,
+     [](SamplerOptions* s, double x) { s->mirostat_tau = static_cast<float>(x); }},
+    {"mirostat_eta", 0, 10, [](SamplerOptions* s, double x) { s->mirostat_eta = static_cast<float>(x); }},
     {"penalty_repeat", 0.01, 100,
      [](SamplerOptions* s, double x) { s->repeat_penalty = static_cast<float>(x); }},
     {"penalty_last_n", -1, INT32_MAX,
@@ -412,6 +420,11 @@ Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
   }
   CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->tensors(),
                                                         model->kernels, *model->pool, prepare));
+  const ModelInfo& info = model->info;
+  const uint64_t left = options.memory_limit == 0
+                            ? UINT64_MAX
+                            : options.memory_limit - info.packed_bytes - info.converted_bytes;
+  model->memory = std::make_shared<cache::MemoryPool>(left, info.workspace_bytes);
   return {};
 }
 

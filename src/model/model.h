@@ -4,11 +4,13 @@
 // template and binds the plan to kernels. Bytes are untrusted: whatever the lower layers do not
 // refuse by themselves is refused here, in one sentence that names the file and the key or tensor.
 // A LoadedModel never changes after load() and may be read by any number of threads; passes on its
-// executor take a workspace each and share the pool.
+// executor take a workspace each and share the threads, and sessions take their memory from one
+// pool.
 #pragma once
 
 #include "backend/executor.h"
 #include "base/thread_pool.h"
+#include "cache/memory_pool.h"
 #include "culet/model.h"
 #include "culet/result.h"
 #include "format/gguf.h"
@@ -34,6 +36,8 @@ struct LoadedModel {
   std::unique_ptr<backend::Executor> executor;  // none when text_only
   std::shared_ptr<const text::Tokenizer> tokenizer;
   uint64_t memory_limit = 0;  // ModelOptions'
+  // Of all sessions, and the account of the workspaces; none when text_only.
+  std::shared_ptr<cache::MemoryPool> memory;
   int64_t context = 0;        // that the plan was made for; matters if its ropes depend on it
   int32_t ubatch_size = 0;      // rows that a pass is filled to; one sequence of an encoder may have
                               // more, up to the executor's limit
@@ -45,8 +49,8 @@ struct LoadedModel {
   plan::Tensors tensors() const { return {file, target ? &target->file : nullptr}; }
 };
 
-// kExhausted "... needs X, ... Y": when `bytes` are more than the limit
-// (ModelOptions::memory_limit).
+// kExhausted "WHAT needs X, and ... Y; ADVICE", if `bytes` are more than `limit`; limit 0: more than
+// the system has left.
 Result<void> check_memory(uint64_t limit, uint64_t bytes, const std::string& what,
                           const std::string& advice);
 

@@ -143,6 +143,7 @@ std::vector<Item> oracle(const std::vector<float>& row, const SamplerOptions& o,
                          std::span<const int32_t> history, uint64_t n) {
   const std::vector<double> logits = changed(row, o, history);
   std::vector<Item> items;
+  items.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     items.push_back({static_cast<int32_t>(i), logits[i], 0});
   }

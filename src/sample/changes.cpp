@@ -7,7 +7,6 @@
 #include "sample/ranking.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace culet::sample {
 namespace {
@@ -24,19 +23,20 @@ std::span<const Token> last_tokens(std::span<const Token> history, int32_t n) {
   return n < 0 ? history : history.last(std::min(static_cast<size_t>(n), history.size()));
 }
 
-void forbid(const TokenMask& mask, std::span<float> row) {
+// row = logits where the mask allows them, else -infinity; 64 tokens at a time.
+void copy_allowed(const TokenMask& mask, std::span<const float> logits, std::vector<float>* row) {
+  row->resize(logits.size());
   for (size_t i = 0; i < mask.words().size(); ++i) {
-    uint64_t forbidden = ~mask.words()[i];
-    if (forbidden == 0) continue;
-    const size_t first = i * 64, end = std::min(first + 64, row.size());
-    if (forbidden == ~uint64_t{0}) {
-      std::fill(row.begin() + static_cast<std::ptrdiff_t>(first),
-                row.begin() + static_cast<std::ptrdiff_t>(end), kSuppressed);
-      continue;
-    }
-    for (; forbidden != 0; forbidden &= forbidden - 1) {
-      const size_t id = first + static_cast<size_t>(std::countr_zero(forbidden));
-      if (id < end) row[id] = kSuppressed;
+    const uint64_t allowed = mask.words()[i];
+    const size_t first = i * 64, n = std::min<size_t>(64, logits.size() - first);
+    const float* from = logits.data() + first;
+    float* to = row->data() + first;
+    if (allowed == 0) {
+      std::fill_n(to, n, kSuppressed);
+    } else if (allowed == ~uint64_t{0}) {
+      std::copy_n(from, n, to);
+    } else {
+      for (size_t j = 0; j < n; ++j) to[j] = ((allowed >> j) & 1) != 0 ? from[j] : kSuppressed;
     }
   }
 }
@@ -152,8 +152,11 @@ std::span<const float> Changes::apply(const SamplerOptions& options,
   const bool dry = options.dry_multiplier > 0;
   const bool penalties = penalizes(options);
   if (!mask && options.logit_bias.empty() && !penalties && !dry) return logits;
-  row_.assign(logits.begin(), logits.end());
-  if (mask) forbid(*mask, row_);
+  if (mask) {
+    copy_allowed(*mask, logits, &row_);
+  } else {
+    row_.assign(logits.begin(), logits.end());
+  }
   for (const LogitBias& b : options.logit_bias) row_[static_cast<size_t>(b.id)] += b.bias;
   if (penalties) penalize_window(options, history, row_);
   if (dry) penalize_repetitions(options, breakers, history, row_);

@@ -50,6 +50,7 @@ TEST(SamplerAllocation, APickAllocatesNothingAfterWarmUp) {
                            .dry_multiplier = 0.5f,
                            .dry_sequence_breakers = {}};
   std::vector<std::vector<float>> rows;
+  rows.reserve(20);
   for (uint32_t i = 0; i < 20; ++i) rows.push_back(random_row(kSize, i, 2));
   std::vector<Token> history(500);
   for (size_t i = 0; i < history.size(); ++i) history[i] = static_cast<Token>(i * i % 37);

@@ -169,6 +169,7 @@ TEST(Sampler, CopiesDrawTheSameAndAreIndependent) {
   for (const SamplerOptions& options : kinds()) {
     Sampler a = sampler(400, options);
     std::vector<Token> history;
+    history.reserve(40);
     for (uint32_t i = 0; i < 20; ++i)
       history.push_back(a.pick(random_row(400, i), history).value());
     Sampler b = a, c = sampler(400, {});

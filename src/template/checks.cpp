@@ -45,9 +45,6 @@ Result<Value> test_divisibleby(Call& c) {
   CULET_TRY(const bool same, equal(factory(c), left, Value(int64_t{0})));
   return Value(same);
 }
-Result<Value> test_escaped(Call& c) {
-  return Value(c.self.string() != nullptr && c.self.string()->markup);
-}
 Result<Value> test_even(Call& c) { return remainder_is(c, 2, 0); }
 Result<Value> test_odd(Call& c) { return remainder_is(c, 2, 1); }
 Result<Value> test_true(Call& c) { return Value(c.self.is_bool() && c.self.as_bool()); }
@@ -65,12 +62,6 @@ Result<Value> test_sequence(Call& c) {
   return Value(l != nullptr ? l->has_index() : other);
 }
 Result<Value> test_sameas(Call& c) { return Value(c.self.same_object(*c.arg(0))); }
-Result<Value> test_filter(Call& c) {
-  return Value(c.self.text() != nullptr && find_filter(c.self.text()->bytes()) != nullptr);
-}
-Result<Value> test_test(Call& c) {
-  return Value(c.self.text() != nullptr && find_test(c.self.text()->bytes()) != nullptr);
-}
 
 // ---- dicts ----
 

@@ -443,7 +443,10 @@ Result<Value> Interpreter::evaluate_name(const Name& name) {
     if (at != s->variables.end()) return at->second;
   }
   const auto global = globals_.find(name.id);
-  if (global != globals_.end()) return global->second;
+  if (global != globals_.end()) {
+    read_.insert(name.id);
+    return global->second;
+  }
   if (const NativeEntry* function = find_function(name.text)) return Value(function);
   return Value(Undefined{&name.text});
 }

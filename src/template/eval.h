@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,8 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
 
   void set_variables(Variables variables) { globals_ = std::move(variables); }
+  // Whether the rendering looked at the variable of that name so far.
+  bool has_read(const Name& name) const { return read_.count(name.id) != 0; }
   // Errors: kInvalidArgument for what the template does wrong, kExhausted for limits; both with
   // line and column.
   Result<Text> run();
@@ -106,6 +109,7 @@ class Interpreter {
   int max_depth_;
   size_t max_output_;
   Variables globals_;
+  std::set<int> read_;  // those of them that were looked at
   Scope root_{nullptr, {}, true};
   Scope* scope_ = &root_;
   Buffer output_;

@@ -251,76 +251,6 @@ Result<Value> filter_sum(Call& c) {
   return total;
 }
 
-Result<Value> filter_batch(Call& c) {
-  CULET_TRY(const std::vector<Value> items, iterate(factory(c), c.self));
-  CULET_TRY(const int64_t count, int_arg(c, 0, 1));
-  std::vector<Value> out, row;
-  if (!fits_times(c, sizeof(Value), count > 0 && given(c, 1) ? static_cast<uint64_t>(count) : 0)) {
-    return limit_failure(c);
-  }
-  for (const Value& item : items) {
-    if (!row.empty() && static_cast<int64_t>(row.size()) == count) {
-      CULET_TRY(Value full, factory(c).list(std::exchange(row, {})));
-      out.push_back(std::move(full));
-    }
-    row.push_back(item);
-  }
-  if (!row.empty()) {
-    while (given(c, 1) && static_cast<int64_t>(row.size()) < count) row.push_back(*c.arg(1));
-    CULET_TRY(Value rest, factory(c).list(std::move(row)));
-    out.push_back(std::move(rest));
-  }
-  return factory(c).list(std::move(out), Flavor::kGenerator);
-}
-
-Result<Value> filter_slice(Call& c) {
-  CULET_TRY(const std::vector<Value> items, iterate(factory(c), c.self));
-  CULET_TRY(const int64_t slices, int_arg(c, 0, 1));
-  if (slices <= 0) return call_failure(c, "needs a positive number of slices");
-  if (!fits_times(c, sizeof(List), static_cast<uint64_t>(slices))) return limit_failure(c);
-  const int64_t each = static_cast<int64_t>(items.size()) / slices;
-  const int64_t longer = static_cast<int64_t>(items.size()) % slices;
-  std::vector<Value> out;
-  auto next = items.begin();
-  for (int64_t i = 0; i < slices; ++i) {
-    std::vector<Value> row(next, next + each + (i < longer ? 1 : 0));
-    next += static_cast<ptrdiff_t>(row.size());
-    if (given(c, 1) && i >= longer) row.push_back(*c.arg(1));
-    CULET_TRY(Value part, factory(c).list(std::move(row)));
-    out.push_back(std::move(part));
-  }
-  return factory(c).list(std::move(out), Flavor::kGenerator);
-}
-
-Result<Value> filter_groupby(Call& c) {
-  CULET_TRY(std::vector<Value> items, iterate(factory(c), c.self));
-  std::vector<Keyed> keyed;
-  for (Value& item : items) {
-    CULET_TRY(Value key, follow_path(c, item, *c.arg(0)));
-    if (key.is_undefined() && c.arg(1) != nullptr) key = *c.arg(1);
-    CULET_TRY(Value by, fold_case(c, key, bool_arg(c, 2, false)));
-    CULET_TRY(Value pair, tuple(factory(c), std::move(key), std::move(item)));
-    keyed.push_back({std::move(by), std::move(pair)});
-  }
-  CULET_TRY(const std::vector<Value> sorted, sort_keyed(c, std::move(keyed), false));
-  std::vector<Value> groups, members;
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    const Value& key = sorted[i].list()->items[0];
-    members.push_back(sorted[i].list()->items[1]);
-    if (i + 1 < sorted.size()) {
-      CULET_TRY(const Value a, fold_case(c, key, bool_arg(c, 2, false)));
-      CULET_TRY(const Value b, fold_case(c, sorted[i + 1].list()->items[0], bool_arg(c, 2, false)));
-      CULET_TRY(const bool same, equal(factory(c), a, b));
-      if (same) continue;
-    }
-    const Value& first = sorted[i + 1 - members.size()].list()->items[0];
-    CULET_TRY(Value list, factory(c).list(std::exchange(members, {})));
-    CULET_TRY(Value group, tuple(factory(c), first, std::move(list)));
-    groups.push_back(std::move(group));
-  }
-  return factory(c).list(std::move(groups));
-}
-
 Result<Value> filter_attr(Call& c) {
   CULET_TRY(const String* name, string_arg(c, 0));
   const Name* known = name != nullptr ? c.in.names().find(name->text.bytes()) : nullptr;
@@ -650,7 +580,7 @@ Result<Value> function_strftime_now(Call& c) {
       char buffer[128];
       const std::string directive = text.bytes().substr(i, size);
       const size_t written = strftime(buffer, sizeof buffer, directive.c_str(), &local);
-      out.append({buffer, written}, text.user_at(i));
+      out.append({buffer, written}, text.source_at(i));
     }
     i += size;
   }

@@ -141,14 +141,14 @@ class Printer {
     put({&quote, 1});
     for (size_t i = 0; i < bytes.size();) {
       const unicode::Character c = unicode::decode(bytes, i);
-      const bool user = text.user_at(i);
+      const Source source = text.source_at(i);
       if (c.code == static_cast<uint32_t>(quote) || c.code == '\\') {
         const char escaped[] = {'\\', bytes[i]};
-        out_.append({escaped, 2}, user);
+        out_.append({escaped, 2}, source);
       } else if (unicode::is_printable(c.code)) {
-        out_.append(std::string_view(bytes).substr(i, c.size), user);
+        out_.append(std::string_view(bytes).substr(i, c.size), source);
       } else {
-        out_.append(python_escape(c, bytes[i]), user);
+        out_.append(python_escape(c, bytes[i]), source);
       }
       i += c.size;
     }
@@ -214,7 +214,7 @@ class Printer {
     for (size_t i = 0; i < bytes.size();) {
       const unicode::Character c = unicode::decode(bytes, i);
       out_.append(json_escape(c, std::string_view(bytes).substr(i, c.size), ascii),
-                  text.user_at(i));
+                  text.source_at(i));
       i += c.size;
     }
     put("\"");
@@ -332,25 +332,25 @@ Text escape_html(const Text& text) {
   Text out;
   const std::string& bytes = text.bytes();
   for (size_t i = 0; i < bytes.size(); ++i) {
-    const bool user = text.user_at(i);
+    const Source source = text.source_at(i);
     switch (bytes[i]) {
       case '&':
-        out.append("&amp;", user);
+        out.append("&amp;", source);
         break;
       case '<':
-        out.append("&lt;", user);
+        out.append("&lt;", source);
         break;
       case '>':
-        out.append("&gt;", user);
+        out.append("&gt;", source);
         break;
       case '\'':
-        out.append("&#39;", user);
+        out.append("&#39;", source);
         break;
       case '"':
-        out.append("&#34;", user);
+        out.append("&#34;", source);
         break;
       default:
-        out.append({&bytes[i], 1}, user);
+        out.append({&bytes[i], 1}, source);
         break;
     }
   }

@@ -25,7 +25,7 @@ Result<Value> map_characters(Call& c, F&& convert) {
     const size_t size = unicode::decode(text.bytes(), at).size;
     piece.clear();
     convert(piece, text.bytes(), at, size);
-    out.append(piece, text.user_at(at));
+    out.append(piece, text.source_at(at));
     at += size;
   }
   return factory(c).string(std::move(out), markup_of(c.self));
@@ -44,19 +44,10 @@ Result<Value> change_case(Call& c, unicode::Case to) {
 Result<Value> filter_upper(Call& c) { return change_case(c, unicode::Case::kUpper); }
 Result<Value> filter_lower(Call& c) { return change_case(c, unicode::Case::kLower); }
 
-Result<Value> string_casefold(Call& c) { return change_case(c, unicode::Case::kFold); }
-
 Result<Value> filter_capitalize(Call& c) {
   return map_characters(c, [](std::string& out, const std::string& in, size_t at, size_t size) {
     unicode::append_case(out, at == 0 ? unicode::Case::kTitle : unicode::Case::kLower, in, at,
                          size);
-  });
-}
-
-Result<Value> string_swapcase(Call& c) {
-  return map_characters(c, [](std::string& out, const std::string& in, size_t at, size_t size) {
-    const bool upper = unicode::is(unicode::Class::kUpper, unicode::decode(in, at).code);
-    unicode::append_case(out, upper ? unicode::Case::kLower : unicode::Case::kUpper, in, at, size);
   });
 }
 
@@ -78,7 +69,7 @@ Result<Value> filter_title(Call& c) {
 namespace {
 
 bool is_cased(uint32_t code) {
-  return unicode::is(unicode::Class::kUpper, code) || unicode::is(unicode::Class::kLower, code);
+  return unicode::is_upper(code) || unicode::is_lower(code);
 }
 
 }  // namespace
@@ -376,85 +367,6 @@ Result<Value> string_replace(Call& c) {
   return filter_replace(c);
 }
 
-namespace {
-
-enum class Align : uint8_t { kLeft, kCenter, kRight };
-
-Result<Value> pad(Call& c, int64_t width, const Text& fill, Align align) {
-  CULET_TRY(Value s, self_string(c));
-  const int64_t size = static_cast<int64_t>(unicode::count(s.text()->bytes()));
-  if (width <= size) return s;
-  const int64_t missing = width - size;
-  if (!fits_times(c, fill.footprint(), static_cast<uint64_t>(missing))) return limit_failure(c);
-  const int64_t odd = (missing & width & 1);
-  const int64_t left =
-      align == Align::kLeft ? 0 : (align == Align::kRight ? missing : missing / 2 + odd);
-  Text out;
-  for (int64_t i = 0; i < left; ++i) out.append(fill);
-  out.append(*s.text());
-  for (int64_t i = left; i < missing; ++i) out.append(fill);
-  return factory(c).string(std::move(out), markup_of(c.self));
-}
-
-Result<Value> pad_method(Call& c, Align align) {
-  CULET_TRY(const int64_t width, int_arg(c, 0, 0));
-  CULET_TRY(const String* fill, string_arg(c, 1));
-  if (fill != nullptr && unicode::count(fill->text.bytes()) != 1) {
-    return call_failure(c, "fills with exactly one character");
-  }
-  return pad(c, width, fill != nullptr ? fill->text : Text(" ", false), align);
-}
-
-}  // namespace
-
-Result<Value> filter_center(Call& c) {
-  CULET_TRY(const int64_t width, int_arg(c, 0, 80));
-  return pad(c, width, Text(" ", false), Align::kCenter);
-}
-Result<Value> string_center(Call& c) { return pad_method(c, Align::kCenter); }
-Result<Value> string_ljust(Call& c) { return pad_method(c, Align::kLeft); }
-Result<Value> string_rjust(Call& c) { return pad_method(c, Align::kRight); }
-
-Result<Value> string_zfill(Call& c) {
-  CULET_TRY(const int64_t width, int_arg(c, 0, 0));
-  CULET_TRY(Value s, self_string(c));
-  const Text& text = *s.text();
-  const size_t sign = !text.empty() && (text.bytes()[0] == '-' || text.bytes()[0] == '+') ? 1 : 0;
-  const int64_t missing = width - static_cast<int64_t>(unicode::count(text.bytes()));
-  if (missing <= 0) return s;
-  if (!fits_times(c, 1, static_cast<uint64_t>(missing))) return limit_failure(c);
-  Text out = text.slice(0, sign);
-  out.append(std::string(static_cast<size_t>(missing), '0'), false);
-  out.append(text, sign, text.size() - sign);
-  return factory(c).string(std::move(out), markup_of(c.self));
-}
-
-Result<Value> string_expandtabs(Call& c) {
-  CULET_TRY(const int64_t size, int_arg(c, 0, 8));
-  CULET_TRY(const Value s, self_string(c));
-  const Text& text = *s.text();
-  const auto tabs = std::count(text.bytes().begin(), text.bytes().end(), '\t');
-  if (!fits_times(c, static_cast<size_t>(std::max<int64_t>(size, 1)),
-                  static_cast<uint64_t>(tabs))) {
-    return limit_failure(c);
-  }
-  Text out;
-  int64_t column = 0;
-  for (size_t at = 0; at < text.size();) {
-    const unicode::Character ch = unicode::decode(text.bytes(), at);
-    if (ch.code == '\t') {
-      const int64_t blanks = size > 0 ? size - column % size : 0;
-      out.append(std::string(static_cast<size_t>(blanks), ' '), text.user_at(at));
-      column += blanks;
-    } else {
-      out.append(text, at, ch.size);
-      column = ch.code == '\n' || ch.code == '\r' ? 0 : column + 1;
-    }
-    at += ch.size;
-  }
-  return factory(c).string(std::move(out), markup_of(c.self));
-}
-
 Result<Value> filter_indent(Call& c) {
   CULET_TRY(const Value s, self_string(c));
   Text indent("    ", false);
@@ -477,32 +389,11 @@ Result<Value> filter_indent(Call& c) {
   Text out;
   for (size_t i = 0; i < lines.size(); ++i) {
     const size_t size = lines[i].to - lines[i].from;
-    if (i > 0) out.append("\n", text.user_at(lines[i].from - 1));
+    if (i > 0) out.append("\n", text.source_at(lines[i].from - 1));
     const bool wanted = i == 0 ? bool_arg(c, 1, false) : blank || size > 0;
     if (wanted) out.append(indent);
     out.append(text, lines[i].from, size);
   }
-  return factory(c).string(std::move(out), markup_of(c.self));
-}
-
-Result<Value> filter_truncate(Call& c) {
-  CULET_TRY(Value s, self_string(c));
-  CULET_TRY(const int64_t length, int_arg(c, 0, 255));
-  CULET_TRY(const String* given_end, string_arg(c, 2));
-  CULET_TRY(const int64_t leeway, int_arg(c, 3, 5));
-  const Text end = given_end != nullptr ? given_end->text : Text("...", false);
-  const int64_t end_size = static_cast<int64_t>(unicode::count(end.bytes()));
-  if (length < end_size || leeway < 0) return call_failure(c, "cannot cut that short");
-  const std::string& bytes = s.text()->bytes();
-  const int64_t size = static_cast<int64_t>(unicode::count(bytes));
-  if (size <= length || size - length <= leeway) return s;
-  size_t cut = unicode::offset(bytes, static_cast<size_t>(length - end_size));
-  if (!bool_arg(c, 1, false)) {
-    const size_t space = std::string_view(bytes).substr(0, cut).rfind(' ');
-    if (space != std::string_view::npos) cut = space;
-  }
-  Text out = s.text()->slice(0, cut);
-  out.append(end);
   return factory(c).string(std::move(out), markup_of(c.self));
 }
 
@@ -599,31 +490,15 @@ Result<Value> string_count(Call& c) {
   return Value(static_cast<int64_t>(find_all(part, what->text.bytes(), -1).size()));
 }
 
-Result<Value> filter_wordcount(Call& c) {
-  CULET_TRY(const Value s, self_string(c));
-  const std::string& bytes = s.text()->bytes();
-  int64_t words = 0;
-  bool inside = false;
-  for (size_t at = 0; at < bytes.size();) {
-    const unicode::Character ch = unicode::decode(bytes, at);
-    const bool word = ch.code == '_' || unicode::is(unicode::Class::kAlpha, ch.code) ||
-                      unicode::is(unicode::Class::kNumeric, ch.code);
-    words += word && !inside;
-    inside = word;
-    at += ch.size;
-  }
-  return Value(words);
-}
-
 // ---- classes ----
 
 namespace {
 
 template <class F>
-Result<Value> all_characters(Call& c, bool when_empty, F&& holds) {
+Result<Value> all_characters(Call& c, F&& holds) {
   CULET_TRY(const Value s, self_string(c));
   const std::string& bytes = s.text()->bytes();
-  if (bytes.empty()) return Value(when_empty);
+  if (bytes.empty()) return Value(false);
   for (size_t at = 0; at < bytes.size();) {
     const unicode::Character ch = unicode::decode(bytes, at);
     if (!holds(ch.code)) return Value(false);
@@ -632,19 +507,16 @@ Result<Value> all_characters(Call& c, bool when_empty, F&& holds) {
   return Value(true);
 }
 
-Result<Value> all_of(Call& c, unicode::Class what) {
-  return all_characters(c, false, [what](uint32_t code) { return unicode::is(what, code); });
-}
-
 // Some character of `wanted` case and none of `other`.
-Result<Value> one_case(Call& c, unicode::Class wanted, unicode::Class other) {
+using IsCase = bool (*)(uint32_t);
+Result<Value> one_case(Call& c, IsCase wanted, IsCase other) {
   CULET_TRY(const Value s, self_string(c));
   const std::string& bytes = s.text()->bytes();
   bool found = false;
   for (size_t at = 0; at < bytes.size();) {
     const unicode::Character ch = unicode::decode(bytes, at);
-    if (unicode::is(other, ch.code)) return Value(false);
-    found = found || unicode::is(wanted, ch.code);
+    if (other(ch.code)) return Value(false);
+    found = found || wanted(ch.code);
     at += ch.size;
   }
   return Value(found);
@@ -652,42 +524,15 @@ Result<Value> one_case(Call& c, unicode::Class wanted, unicode::Class other) {
 
 }  // namespace
 
-Result<Value> string_isalpha(Call& c) { return all_of(c, unicode::Class::kAlpha); }
-Result<Value> string_isdecimal(Call& c) { return all_of(c, unicode::Class::kDecimal); }
-Result<Value> string_isdigit(Call& c) { return all_of(c, unicode::Class::kDigit); }
-Result<Value> string_isnumeric(Call& c) { return all_of(c, unicode::Class::kNumeric); }
-Result<Value> string_isspace(Call& c) { return all_characters(c, false, unicode::is_space); }
-Result<Value> string_isprintable(Call& c) { return all_characters(c, true, unicode::is_printable); }
-Result<Value> string_isascii(Call& c) {
-  return all_characters(c, true, [](uint32_t code) { return code < 0x80; });
-}
+Result<Value> string_isalpha(Call& c) { return all_characters(c, unicode::is_alpha); }
+Result<Value> string_isdigit(Call& c) { return all_characters(c, unicode::is_digit); }
+Result<Value> string_isspace(Call& c) { return all_characters(c, unicode::is_space); }
 Result<Value> string_isalnum(Call& c) {
-  return all_characters(c, false, [](uint32_t code) {
-    return unicode::is(unicode::Class::kAlpha, code) || unicode::is(unicode::Class::kNumeric, code);
-  });
+  return all_characters(
+      c, [](uint32_t code) { return unicode::is_alpha(code) || unicode::is_digit(code); });
 }
-Result<Value> test_lower(Call& c) {
-  return one_case(c, unicode::Class::kLower, unicode::Class::kUpper);
-}
-Result<Value> test_upper(Call& c) {
-  return one_case(c, unicode::Class::kUpper, unicode::Class::kLower);
-}
-
-Result<Value> string_istitle(Call& c) {
-  CULET_TRY(const Value s, self_string(c));
-  const std::string& bytes = s.text()->bytes();
-  bool inside = false, found = false;
-  for (size_t at = 0; at < bytes.size();) {
-    const unicode::Character ch = unicode::decode(bytes, at);
-    const bool upper = unicode::is(unicode::Class::kUpper, ch.code);
-    const bool lower = unicode::is(unicode::Class::kLower, ch.code);
-    if ((upper && inside) || (lower && !inside)) return Value(false);
-    inside = upper || lower;
-    found = found || inside;
-    at += ch.size;
-  }
-  return Value(found);
-}
+Result<Value> test_lower(Call& c) { return one_case(c, unicode::is_lower, unicode::is_upper); }
+Result<Value> test_upper(Call& c) { return one_case(c, unicode::is_upper, unicode::is_lower); }
 
 // ---- markup and formatting ----
 
@@ -698,20 +543,12 @@ Result<Value> filter_safe(Call& c) {
   return factory(c).string(*s.text(), true);
 }
 
-namespace {
-
-Result<Value> escape(Call& c) {
+Result<Value> filter_escape(Call& c) {
+  if (markup_of(c.self)) return c.self;
   CULET_TRY(const Value s, self_string(c));
   if (!factory(c).budget().fits(6 * s.text()->footprint())) return limit_failure(c);
   return factory(c).string(escape_html(*s.text()), true);
 }
-
-}  // namespace
-
-Result<Value> filter_escape(Call& c) {
-  return markup_of(c.self) ? Result<Value>(c.self) : escape(c);
-}
-Result<Value> filter_forceescape(Call& c) { return escape(c); }
 
 Result<Value> string_format(Call& c) { return format_braces(c.in, *c.self.string(), c.arguments); }
 

@@ -13,17 +13,17 @@
 
 namespace culet::chat {
 
-Text::Text(std::string bytes, bool user) : bytes_(std::move(bytes)) {
-  if (!bytes_.empty()) runs_.push_back({bytes_.size(), user});
+Text::Text(std::string bytes, Source source) : bytes_(std::move(bytes)) {
+  if (!bytes_.empty()) runs_.push_back({bytes_.size(), source});
 }
 
-void Text::append(std::string_view bytes, bool user) {
+void Text::append(std::string_view bytes, Source source) {
   if (bytes.empty()) return;
   bytes_.append(bytes);
-  if (!runs_.empty() && runs_.back().user == user) {
+  if (!runs_.empty() && runs_.back().source == source) {
     runs_.back().end = bytes_.size();
   } else {
-    runs_.push_back({bytes_.size(), user});
+    runs_.push_back({bytes_.size(), source});
   }
 }
 
@@ -34,7 +34,7 @@ void Text::append(const Text& other, size_t from, size_t count) {
   const size_t stop = from + count;
   for (size_t at = from; at < stop; ++run) {
     const size_t end = std::min(run->end, stop);
-    append(std::string_view(other.bytes_).substr(at, end - at), run->user);
+    append(std::string_view(other.bytes_).substr(at, end - at), run->source);
     at = end;
   }
 }
@@ -45,13 +45,13 @@ Text Text::slice(size_t from, size_t count) const {
   return out;
 }
 
-bool Text::user_at(size_t byte) const {
+Source Text::source_at(size_t byte) const {
   const auto end_of = [](const Run& run, size_t at) { return run.end <= at; };
-  return std::lower_bound(runs_.begin(), runs_.end(), byte, end_of)->user;
+  return std::lower_bound(runs_.begin(), runs_.end(), byte, end_of)->source;
 }
 
 bool Text::has_user() const {
-  return std::any_of(runs_.begin(), runs_.end(), [](const Run& run) { return run.user; });
+  return std::any_of(runs_.begin(), runs_.end(), [](const Run& run) { return run.source.user; });
 }
 
 bool Budget::fits(size_t bytes) {

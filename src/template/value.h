@@ -20,17 +20,26 @@
 
 namespace culet::chat {
 
+// Where text came from.
+struct Source {
+  bool user = false;    // from the data; false: the template's own, or the program's
+  uint32_t origin = 0;  // the part of the data, as its Mark numbers it; 0: none in particular
+  Source(bool from_user = false, uint32_t part = 0)  // NOLINT(google-explicit-constructor)
+      : user(from_user), origin(part) {}
+  bool operator==(const Source&) const = default;
+};
+
 // A string whose every byte is known to come from the template or from the data.
 class Text {
  public:
   struct Run {
     size_t end;  // one past the last byte of the run; runs are ascending and never empty
-    bool user;
+    Source source;
     bool operator==(const Run&) const = default;
   };
 
   Text() = default;
-  Text(std::string bytes, bool user);
+  Text(std::string bytes, Source source);
 
   const std::string& bytes() const { return bytes_; }
   const std::vector<Run>& runs() const { return runs_; }
@@ -38,11 +47,11 @@ class Text {
   bool empty() const { return bytes_.empty(); }
   size_t footprint() const { return bytes_.size() + runs_.size() * sizeof(Run); }
 
-  void append(std::string_view bytes, bool user);
+  void append(std::string_view bytes, Source source);
   void append(const Text& other) { append(other, 0, other.size()); }
   void append(const Text& other, size_t from, size_t count);
   Text slice(size_t from, size_t count) const;
-  bool user_at(size_t byte) const;  // byte < size()
+  Source source_at(size_t byte) const;  // byte < size()
   bool has_user() const;
 
  private:
@@ -225,8 +234,8 @@ class Factory {
  public:
   Factory(Budget& budget, int max_height) : budget_(&budget), max_height_(max_height) {}
   Result<Value> string(Text text, bool markup = false) const;
-  Result<Value> string(std::string bytes, bool user = false) const {
-    return string(Text(std::move(bytes), user));
+  Result<Value> string(std::string bytes, Source source = {}) const {
+    return string(Text(std::move(bytes), source));
   }
   Result<Value> list(std::vector<Value> items, Flavor flavor = Flavor::kList) const;
   // The last value of a repeated key counts, at the place of the first.

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace culet::text {
@@ -55,8 +56,9 @@ class VocabularyTokenizer final : public Tokenizer {
     return encode_pieces(std::span(&piece, 1), options.add_special, options.part);
   }
   Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
-                                             bool add_special) const override {
-    return encode_pieces(pieces, add_special, Part::kWhole);
+                                             bool add_special,
+                                             std::string_view source) const override {
+    return encode_pieces(pieces, add_special, Part::kFirst, source);
   }
 
   int32_t size() const override { return table_.size(); }
@@ -94,11 +96,13 @@ class VocabularyTokenizer final : public Tokenizer {
   Result<void> add_special_texts();
   Result<void> make_encoder(const Vocabulary& vocabulary);
   std::optional<Token> control(std::optional<Token> id, std::string_view text) const;
-  std::vector<Match> control_tokens(std::string_view text, std::span<const Span> runs) const;
+  void add_markup(std::string_view text, std::set<Token>* markup) const;
+  std::vector<Match> control_tokens(std::string_view text, std::span<const Span> runs,
+                                    const std::set<Token>& markup) const;
   Result<std::vector<Token>> encode_pieces(std::span<const Piece> pieces, bool add_special,
-                                           Part part) const;
+                                           Part part, std::string_view source = {}) const;
   Result<void> encode_between(std::string_view text, bool starts_text,
-                              std::vector<Token>* out) const;
+                              const std::set<Token>& markup, std::vector<Token>* out) const;
 
   TokenTable table_;
   std::unique_ptr<Encoder> encoder_;
@@ -254,13 +258,30 @@ Result<void> VocabularyTokenizer::add_special_texts() {
   return {};
 }
 
-// Where control tokens lie inside the runs of template text.
+// Adds the user-defined tokens of a template's text that are marks of its format, such as
+// <tool_call>: their text begins and ends with punctuation.
+void VocabularyTokenizer::add_markup(std::string_view text, std::set<Token>* markup) const {
+  const auto is_mark = [](char c) {
+    return c > ' ' && c < 0x7f && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') &&
+           !(c >= 'A' && c <= 'Z');
+  };
+  for (const Match& match : user_defined_.find(text)) {
+    const std::string_view token = table_.text(match.token);
+    if (token.size() > 2 && is_mark(token.front()) && is_mark(token.back())) {
+      markup->insert(match.token);
+    }
+  }
+}
+
+// Where control tokens, and user-defined ones that count as such, lie inside the runs of template
+// text.
 std::vector<Match> VocabularyTokenizer::control_tokens(std::string_view text,
-                                                       std::span<const Span> runs) const {
+                                                       std::span<const Span> runs,
+                                                       const std::set<Token>& markup) const {
   std::vector<Match> found;
   for (const Span run : runs) {
     for (Match match : parsed_.find(text.substr(run.begin, run.end - run.begin))) {
-      if (!is_special(table_.kind(match.token))) continue;
+      if (!is_special(table_.kind(match.token)) && markup.count(match.token) == 0) continue;
       match.begin += run.begin;
       found.push_back(match);
     }
@@ -269,9 +290,11 @@ std::vector<Match> VocabularyTokenizer::control_tokens(std::string_view text,
 }
 
 Result<void> VocabularyTokenizer::encode_between(std::string_view text, bool starts_text,
+                                                 const std::set<Token>& markup,
                                                  std::vector<Token>* out) const {
   size_t done = 0;
   for (const Match& match : user_defined_.find(text)) {
+    if (markup.count(match.token) != 0) continue;  // stays text
     if (match.begin > done) {
       CULET_TRY_VOID(encoder_->encode(text.substr(done, match.begin - done), starts_text, out));
     }
@@ -284,7 +307,8 @@ Result<void> VocabularyTokenizer::encode_between(std::string_view text, bool sta
 }
 
 Result<std::vector<Token>> VocabularyTokenizer::encode_pieces(std::span<const Piece> pieces,
-                                                              bool add_special, Part part) const {
+                                                              bool add_special, Part part,
+                                                              std::string_view source) const {
   std::string joined;
   std::vector<Span> runs;  // of template pieces, neighbours taken together
   size_t end = 0;
@@ -306,17 +330,23 @@ Result<std::vector<Token>> VocabularyTokenizer::encode_pieces(std::span<const Pi
   }
   const std::string_view text = pieces.size() == 1 ? pieces[0].text : std::string_view(joined);
 
+  std::set<Token> markup;
+  if (pieces.size() > 1 || !source.empty()) {
+    for (const Span run : runs) add_markup(text.substr(run.begin, run.end - run.begin), &markup);
+    add_markup(source, &markup);
+  }
+
   std::vector<Token> out;
   if (part == Part::kLater) add_special = false;
   if (add_special && first_) out.push_back(*first_);
   size_t done = 0;
-  for (const Match& match : control_tokens(text, runs)) {
+  for (const Match& match : control_tokens(text, runs, markup)) {
     CULET_TRY_VOID(encode_between(text.substr(done, match.begin - done),
-                                  part != Part::kLater || done > 0, &out));
+                                  part != Part::kLater || done > 0, markup, &out));
     out.push_back(match.token);
     done = match.begin + match.size;
   }
-  CULET_TRY_VOID(encode_between(text.substr(done), part != Part::kLater || done > 0, &out));
+  CULET_TRY_VOID(encode_between(text.substr(done), part != Part::kLater || done > 0, markup, &out));
   if (!add_special) return out;
   if (first_ && out.size() > 1 && out[1] == *first_) out.erase(out.begin());
   if (part == Part::kWhole && last_ && (out.empty() || out.back() != *last_)) out.push_back(*last_);

@@ -60,14 +60,18 @@ class Tokenizer {
 
   virtual Result<std::vector<Token>> tokenize(std::string_view text,
                                               TokenizeOptions options) const = 0;
-  // Pieces of a rendered chat: special tokens are honoured in template pieces only. BOS handling as
-  // add_special; a BOS that the template itself wrote is not doubled.
+  // Pieces of a rendered chat: special tokens are honoured in template pieces only, and so are the
+  // user-defined tokens that mark the template's format (<tool_call>, <|"|>): those whose text,
+  // between punctuation, a template piece or `source`, the text of the template, spells. BOS as
+  // add_special; one that the template itself wrote is not doubled. No EOS is added: a prompt is
+  // there to be continued.
   struct Piece {
     std::string_view text;
     bool is_template;
   };
   virtual Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
-                                                     bool add_special) const = 0;
+                                                     bool add_special,
+                                                     std::string_view source = {}) const = 0;
 
   virtual int32_t size() const = 0;  // tokens in the vocabulary
   virtual bool is_control(Token t) const = 0;

@@ -48,6 +48,22 @@ TEST(Tokenizer, AUserCannotSpellControlTokens) {
   EXPECT_EQ(c.pieces({{"<tag>", false}}), (Ids{c.tag}));
 }
 
+TEST(Tokenizer, MarksOfTheTemplateAreTokensWhereItWroteThemOnly) {
+  Chat c;
+  const Ids spelled{'<', 't', 'a', 'g', '>'};
+  Ids expected{c.tag};
+  expected.insert(expected.end(), spelled.begin(), spelled.end());
+  EXPECT_EQ(c.pieces({{"<tag>", true}, {"<tag>", false}}), expected);
+  // Also where this prompt does not show the mark, but the template has it.
+  const auto t = c.v.make();
+  const Piece text{"<tag>\n\n", false};
+  EXPECT_EQ(t->tokenize_pieces({&text, 1}, false, "{{ '<tag>' }}").value(),
+            (Ids{'<', 't', 'a', 'g', '>', c.lines}));
+  EXPECT_EQ(t->tokenize_pieces({&text, 1}, false, "").value(), (Ids{c.tag, c.lines}));
+  // White space is none.
+  EXPECT_EQ(c.pieces({{"\n\n", true}, {"x\n\n", false}}), (Ids{c.lines, 'x', c.lines}));
+}
+
 TEST(Tokenizer, ATokenMayLieAcrossTemplatePieces) {
   Chat c;
   EXPECT_EQ(c.pieces({{"<|", true}, {"", false}, {"a|", true}, {">", true}}), (Ids{c.a}));
@@ -84,7 +100,9 @@ TEST(Tokenizer, BosAndEosAsTheFileAsks) {
   EXPECT_EQ(ids_of(*t, "Hi", false), Ids{c.hi});
   // What the text spells is not doubled.
   EXPECT_EQ(ids_of(*t, "<|a|>Hi<|b|>", true, true), (Ids{c.a, c.hi, c.b}));
-  EXPECT_EQ(c.pieces({{"<|a|>", true}, {"Hi", false}}, true), (Ids{c.a, c.hi, c.b}));
+  // A prompt is there to be continued: no end behind it.
+  EXPECT_EQ(c.pieces({{"<|a|>", true}, {"Hi", false}}, true), (Ids{c.a, c.hi}));
+  EXPECT_EQ(c.pieces({{"Hi", false}}, true), (Ids{c.a, c.hi}));
   EXPECT_EQ(t->detokenize(Ids{c.a, c.hi, c.b}, true, true), "Hi");
   EXPECT_EQ(t->detokenize(Ids{c.a, c.hi, c.b}, false, true), "<|a|>Hi<|b|>");
   EXPECT_EQ(t->detokenize(Ids{c.a, c.hi, c.b}, false, false), "Hi");

@@ -241,7 +241,7 @@ void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const
     for (int32_t r = 0; r < count; ++r) {
       const int64_t p = segment.start + r;
       add(kAll, p, first + r);
-      w->pinned_positions.push_back(streams(segment) ? caches_of(segment)->pinned_position(p) : p);
+      w->pinned_positions.push_back(streams(segment) ? caches_of(segment)->sink_query_position(p) : p);
     }
     for (int32_t r : segment.wanted) add(kWanted, segment.start + r, first + r);
   }

@@ -208,9 +208,9 @@ Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
   Parts parts;
   parts.recent = oldest / kernels::kPartKeys;
   parts.recent_count = last / kernels::kPartKeys - parts.recent + 1;
-  if (v.pinned_end > v.start) {
+  if (v.sinks_end > v.start) {
     parts.pinned = v.start / kernels::kPartKeys;
-    const int64_t end = (v.pinned_end - 1) / kernels::kPartKeys + 1;
+    const int64_t end = (v.sinks_end - 1) / kernels::kPartKeys + 1;
     parts.pinned_count = std::max<int64_t>(0, std::min(end, parts.recent) - parts.pinned);
   }
   return parts;
@@ -281,7 +281,7 @@ class Attend {
       const cache::Visibility v = visibility(s);
       cut_.parts = std::max(cut_.parts, parts_of(v, reach(rows(s).first), last).count());
       const int64_t recent = std::min(last - v.start + 1, v.window);
-      keys += rows(s).count * std::min(last - v.start + 1, recent + v.pinned_end - v.start);
+      keys += rows(s).count * std::min(last - v.start + 1, recent + v.sinks_end - v.start);
     }
     cut_.products = keys * a.heads * (a.head_dim + a.value_dim);
     while (count_units() < 3 * threads_ && cut_.tile > 4) cut_.tile = (cut_.tile + 1) / 2;
@@ -326,7 +326,7 @@ class Attend {
     const cache::Visibility v = visibility(u.segment);
     const int64_t age = reach(u.row0) - v.start;
     const int64_t oldest =
-        v.pinned_end > v.start || age < v.window ? v.start : age - v.window + 1 + v.start;
+        v.sinks_end > v.start || age < v.window ? v.start : age - v.window + 1 + v.start;
     const int64_t block0 = std::max(part * kPartBlocks, oldest / kernels::kKvBlockRows);
     const int64_t block1 =
         std::min((part + 1) * kPartBlocks - 1, reach(u.row0 + u.rows - 1) / kernels::kKvBlockRows);
@@ -342,7 +342,7 @@ class Attend {
     const cache::KvShape shape = own_ ? own_shape(a) : cache(u.segment).shape();
     args.k_type = shape.k_type;
     args.v_type = shape.v_type;
-    args.pinned_end = v.pinned_end;
+    args.pinned_end = v.sinks_end;
     args.window = v.window;
     // The kernel finds a head at (kv_head * heads_per_kv + h): step to where that is for this unit.
     const int64_t head = u.kv_head * cut_.heads + u.head0 - u.kv_head * u.heads;
