@@ -62,6 +62,7 @@ class ChatGolden : public testing::TestWithParam<Model> {
   std::shared_ptr<const ChatTemplate> template_;
 };
 
+// Verifies text.templates.
 TEST_P(ChatGolden, PromptsAreEqual) {
   const std::string path =
       std::string(CULET_TEST_DATA) + "/golden/real/" + GetParam().golden + "/chat.jsonl";
@@ -112,6 +113,7 @@ void expect_gemma4(const std::string& path, const char* key) {
   EXPECT_EQ(rows, 16);
 }
 
+// Verifies text.templates.
 TEST(Gemma4Chat, OurTemplateGivesTheWorkedExamples) {
   expect_gemma4(std::string(CULET_TEST_DATA) + "/../models/templates/gemma4.jinja", "prompt");
 }

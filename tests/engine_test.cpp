@@ -36,6 +36,7 @@ std::unique_ptr<Session> with_context(std::shared_ptr<const Model> model, int64_
 
 // ---------------------------------------------------------------- sessions
 
+// Verifies answers.generate.
 TEST(Session, AFullContextIsAnErrorBeforeAnyWork) {
   const auto one = with_context(load(llama()), 20);
   expect_ok(one->append(some_tokens(15)));
@@ -75,6 +76,7 @@ TEST(Session, TokensOutsideTheVocabularyAreRefused) {
 }
 
 // Also where the window of a layer has already dropped what the old length needs.
+// Verifies memory.pool.
 TEST(Session, CancelLeavesTheSessionAsItWas) {
   for (const std::string& file : {llama(), gemma()}) {
     ModelOptions options;
@@ -214,6 +216,7 @@ TEST(Generate, EventsComeInOrderAndTheSessionHoldsTheAnswer) {
             "");
 }
 
+// Verifies reports-bits.llama.cpp#38.
 TEST(Generate, TheSameSeedGivesTheSameText) {
   const auto model = load(llama());
   std::set<std::vector<Token>> answers;
@@ -225,6 +228,7 @@ TEST(Generate, TheSameSeedGivesTheSameText) {
   EXPECT_EQ(answers.size(), 3u);
 }
 
+// Verifies answers.stream.
 TEST(Generate, EndsForEveryReason) {
   const auto model = load(llama());
   Recorded all;
@@ -260,6 +264,7 @@ TEST(Generate, AnEndTokenIsNotPartOfTheAnswer) {
   FAIL() << "no answer ended";
 }
 
+// Verifies answers.stream.
 TEST(Generate, StopsWhileThePromptIsRead) {
   ModelOptions small;
   small.ubatch_size = 8;
@@ -275,6 +280,7 @@ TEST(Generate, StopsWhileThePromptIsRead) {
   EXPECT_TRUE(one->tokens().empty());
 }
 
+// Verifies reports-bits.llama.cpp#38.
 TEST(Generate, ContinuesFromTheLogitsOfTheSession) {
   const auto model = load(llama());
   const auto one = session(model), two = session(model);
@@ -289,6 +295,7 @@ TEST(Generate, ContinuesFromTheLogitsOfTheSession) {
 }
 
 // What the session says after every token is what the events say.
+// Verifies reports-bits.llama.cpp#8942.
 TEST(Generate, LogprobsAreThoseOfTheSession) {
   const auto model = load(llama());
   GenerateOptions made = options(6, 2);
@@ -358,6 +365,7 @@ TEST(Generate, StopsCutTheTextAlsoAcrossTokens) {
   EXPECT_GT(cut, 3);
 }
 
+// Verifies answers.stream.
 TEST(Generate, HeldBackTextComesAtTheEnd) {
   const auto model = load(llama());
   int held = 0;
@@ -411,6 +419,7 @@ TEST(Generate, RefusesOptionsThatMakeNoSense) {
 
 // ---------------------------------------------------------------- memory
 
+// Verifies reports-caches.ollama#16744, reports-loading.llama.cpp#12149.
 TEST(Memory, WhatDoesNotFitIsRefusedBeforeTheWork) {
   int steps = 0;
   ModelOptions small;
@@ -436,6 +445,7 @@ TEST(Memory, WhatDoesNotFitIsRefusedBeforeTheWork) {
 }
 
 // What is told beforehand is what is there afterwards.
+// Verifies reports-loading.llama.cpp#12149.
 TEST(Memory, TheEstimateIsTrue) {
   for (const std::string& file : {llama(), gemma()}) {
     ModelOptions text_only;
@@ -458,6 +468,7 @@ TEST(Memory, TheEstimateIsTrue) {
 
 // ---------------------------------------------------------------- side by side
 
+// Verifies memory.pool.
 TEST(SideBySide, TwoModelsInOneProcess) {
   const auto tokens = some_tokens(30);
   const Rows alone_a = rows_of(llama(), {.threads = 1}, KvType::kF16, tokens);
@@ -476,6 +487,11 @@ TEST(SideBySide, TwoModelsInOneProcess) {
   EXPECT_EQ(first_difference(alone_b, rows_b), "");
 }
 
+// Requirement memory.load-memo "load memo": no table of loaded models exists: a load is a value
+// that its owner shares, an error is not remembered
+// Requirement memory.pool "pool": sessions are not limited in number; they share one model's
+// weights and take turns pass by pass, and a cancelled or failed one leaves the model as it was.
+// Queues belong to the server, which is not built yet
 TEST(SideBySide, ThreadsShareAModel) {
   const auto model = load(gemma(), {.threads = 2});
   std::vector<Rows> expected, got(4);
@@ -493,6 +509,7 @@ TEST(SideBySide, ThreadsShareAModel) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(first_difference(expected[i], got[i]), "");
 }
 
+// Verifies memory.load-memo.
 TEST(SideBySide, SessionsOutliveTheirModelsOwner) {
   auto one = session(load(llama()));
   expect_ok(one->append(some_tokens(5)));

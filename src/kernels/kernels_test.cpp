@@ -84,6 +84,7 @@ testing::AssertionResult same(const std::string& level, const std::vector<float>
 
 const int64_t kLengths[] = {1, 2, 15, 16, 17, 31, 33, 64, 100, 576, 1001};
 
+// Verifies arithmetic.products-of-quantized-rows.
 TEST(Levels, MatmulQ) {
   const Kernels base = scalar();
   std::mt19937 rng(11);
@@ -702,6 +703,7 @@ void add_cache(const Kernels& kernels, KvType type, Digest* digest) {
   digest->add(c.run(kernels, 1, nullptr));
 }
 
+// Verifies arithmetic.instruction-sets.
 TEST(Levels, SameBitsOnEveryMachine) {
   std::vector<Table> all = tables();
   all.push_back({"scalar", scalar()});

@@ -43,6 +43,8 @@ TEST(Scalar, MatmulFEqualsAscendingFmaOfDequantizedWeights) {
 }
 
 // The integer path differs from exact products of its own operands only by float32 roundings.
+// Requirement arithmetic.products-of-quantized-rows "products of quantized rows": int8 rows, exact
+// integer sums of 32; near the float64 product, and the same bits from every instruction set
 TEST(Scalar, MatmulQMatchesFloat64Dot) {
   const Kernels kernels = scalar();
   std::mt19937 rng(2);
@@ -151,6 +153,7 @@ TEST(Scalar, MaxIndexAndExpSums) {
   EXPECT_EQ(finite, 0);
 }
 
+// Verifies language.rotation.
 TEST(Scalar, RopeTurnsPairs) {
   const Kernels kernels = scalar();
   const float cs[4] = {std::cos(0.5f), std::cos(0.25f), std::sin(0.5f), std::sin(0.25f)};
