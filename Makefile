@@ -1,7 +1,7 @@
 # Thin on purpose: CMakePresets.json configures, scripts/ do the work; here is only what depends on what.
 #   make run PROMPT="..." MODEL=name-or-path ARGS="--temp 0"
 .DEFAULT_GOAL := help
-.PHONY: help run build install deb test check format asan tsan fuzz soak coverage clean
+.PHONY: help run build install deb test test-all check format asan tsan fuzz soak coverage clean
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct
@@ -17,8 +17,9 @@ help:
 	@echo 'make build    build/release/culet'
 	@echo 'make install  program, manual page, completions and C++ library below PREFIX (/usr/local); DESTDIR goes in front'
 	@echo 'make deb      build/deb/culet_VERSION_ARCHITECTURE.deb, checked with lintian'
-	@echo 'make test     set up, fetch the test models and vectors, run every test; again: without the sanitized'
-	@echo '              and cross-compiled ones if nothing has changed since they passed (ALL=1: with them)'
+	@echo 'make test     set up, fetch the test models and vectors, run every test'
+	@echo 'make test-all the same, and tests under sanitizers, those of threads under ThreadSanitizer, ARM kernels in'
+	@echo '              an emulator; what passed and has not changed since is left out (ALL=1: with it)'
 	@echo 'make check    formatting, includes, spelling, clang-tidy (before a commit)'
 	@echo 'make format   format the sources in place'
 	@echo 'make asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (make tsan: threads)'
@@ -33,7 +34,8 @@ build/setup.%: scripts/setup scripts/packages.txt
 	@mkdir -p build && touch $@
 
 build/release/build.ninja: build/setup.build
-$(patsubst %,build/%/build.ninja,test asan tsan threads aarch64): build/setup.test
+$(patsubst %,build/%/build.ninja,test asan tsan threads): build/setup.test
+build/aarch64/build.ninja: build/setup.arm
 $(patsubst %,build/%/build.ninja,dev fuzz clang coverage): build/setup.develop
 
 # Configured once; after that Ninja notices a changed CMakeLists.txt by itself. Standard output is the answer's.
@@ -63,13 +65,15 @@ run: build/release/build.ninja
 	else $(build_culet) >&2; fi
 	@model=$$(scripts/fetch_model "$$MODEL") && exec build/release/culet run "$$model" "$$PROMPT" $(ARGS)
 
-test_builds := test asan threads aarch64
+test: build/test/build.ninja
+	@scripts/test --all test
+
+# CHECKS=yes: also the formatting, spelling and clang-tidy of what changed lately.
+all_builds := test asan threads aarch64
 ALL ?=
-test: $(test_builds:%=build/%/build.ninja)
-	@scripts/fetch_model --all >/dev/null
-	@scripts/fetch_vectors >/dev/null
-	@scripts/fetch_published >/dev/null
-	@scripts/test $(if $(ALL),--all) $(test_builds)
+CHECKS ?=
+test-all: $(all_builds:%=build/%/build.ninja) $(if $(CHECKS),build/setup.develop build/dev/build.ninja)
+	@scripts/test $(if $(ALL),--all) $(all_builds) $(if $(CHECKS),checks)
 
 asan tsan: %: build/%/build.ninja
 	@cmake --build --preset $@

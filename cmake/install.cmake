@@ -31,12 +31,18 @@ install(FILES ${pages}/_culet
         DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT system)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/culet COMPONENT system)
 
+# Two export sets, so that a program without culet::hub need not have what that one links.
 install(TARGETS culet_library EXPORT culetTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS culet_hub_library EXPORT culetHubTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/culet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/culet)
-install(EXPORT culetTargets NAMESPACE culet:: DESTINATION ${package_folder} COMPONENT library)
+foreach(set culetTargets culetHubTargets)
+  install(EXPORT ${set} NAMESPACE culet:: DESTINATION ${package_folder} COMPONENT library)
+endforeach()
 configure_package_config_file(cmake/culetConfig.cmake.in ${PROJECT_BINARY_DIR}/culetConfig.cmake
                               INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/culetConfigVersion.cmake

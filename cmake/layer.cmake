@@ -1,8 +1,8 @@
 # culet_layer(NAME SOURCES a.cpp ... DEPS culet_base ... [PRIVATE_DEPS PkgConfig::X ...]
-#             [TESTS a_test.cpp ...] [TEST_DEPS culet_x ...])
+#             [TESTS a_test.cpp ...] [TEST_DEPS culet_x ...] [TESTS_COMPUTE])
 #   one static library a layer (target culet_NAME) and one test program (NAME_test, label unit).
 function(culet_layer name)
-  cmake_parse_arguments(L "" "" "SOURCES;DEPS;PRIVATE_DEPS;TESTS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(L "TESTS_COMPUTE" "" "SOURCES;DEPS;PRIVATE_DEPS;TESTS;TEST_DEPS" ${ARGN})
   add_library(culet_${name} STATIC ${L_SOURCES})
   target_include_directories(culet_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(culet_${name} PUBLIC ${L_DEPS} PRIVATE ${L_PRIVATE_DEPS})
@@ -14,7 +14,11 @@ function(culet_layer name)
     endif()
   endif()
   if(CULET_TESTS AND L_TESTS)
-    culet_test(${name}_test SOURCES ${L_TESTS} DEPS culet_${name} ${L_TEST_DEPS} LABEL unit)
+    set(computes "")
+    if(L_TESTS_COMPUTE)
+      set(computes COMPUTES)
+    endif()
+    culet_test(${name}_test SOURCES ${L_TESTS} DEPS culet_${name} ${L_TEST_DEPS} LABEL unit ${computes})
   endif()
 endfunction()
 
@@ -24,14 +28,16 @@ if(CULET_TESTS)
   add_custom_target(chosen_tests)
 endif()
 
-# culet_test(NAME SOURCES a_test.cpp ... DEPS ... [TIMEOUT seconds] [LABEL unit|whole])
+# culet_test(NAME SOURCES a_test.cpp ... DEPS ... [TIMEOUT seconds] [LABEL unit|whole] [COMPUTES] [COST n])
 #   LABEL unit: small, run under sanitizers too. LABEL whole (the default): needs models or the whole
 #   engine at full speed, so sanitizer builds leave it out.
+#   COMPUTES: the test's own code does arithmetic that takes time, and is optimized.
+#   COST: programs with a high one start first, so that no long test is left for the end.
 # A cross compiled test runs in the toolchain's emulator. There and under sanitizers tests are told to
 # keep to small sizes (CULET_TEST_SIZE).
 # Tests find their data through CULET_TEST_DATA (tests/golden and friends).
 function(culet_test name)
-  cmake_parse_arguments(T "" "TIMEOUT;LABEL" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(T "COMPUTES" "TIMEOUT;LABEL;COST" "SOURCES;DEPS" ${ARGN})
   set(filter "*")
   if(CULET_TEST_PROGRAMS)
     set(chosen ${CULET_TEST_PROGRAMS})
@@ -47,6 +53,9 @@ function(culet_test name)
   endif()
   if(NOT T_LABEL)
     set(T_LABEL whole)
+  endif()
+  if(NOT T_COST)
+    set(T_COST 1)
   endif()
   set(prefix "")
   set(environment "")
@@ -70,10 +79,16 @@ function(culet_test name)
   add_dependencies(chosen_tests ${name})
   target_link_libraries(${name} PRIVATE ${T_DEPS} GTest::gtest GTest::gtest_main)
   if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT CULET_SANITIZE)
-    target_compile_options(${name} PRIVATE -O1)  # what is tested stays at -O2
+    # The test's own code; what is tested stays at -O2. GoogleTest's code costs a compiler most to
+    # optimize and a test nothing; references that a test computes itself are another matter.
+    if(T_COMPUTES)
+      target_compile_options(${name} PRIVATE -O1 -g0)
+    else()
+      target_compile_options(${name} PRIVATE -O0 -g0)
+    endif()
   endif()
   target_compile_definitions(${name} PRIVATE CULET_TEST_DATA="${PROJECT_SOURCE_DIR}/tests"
                                              CULET_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} TEST_PREFIX "${prefix}${name}." TEST_FILTER "${filter}" DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS ${T_LABEL} ${environment})
+                       PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS ${T_LABEL} COST ${T_COST} ${environment})
 endfunction()

@@ -44,6 +44,7 @@ void expect_runs(const std::string& path, const std::string& reason) {
   expect_ok(session(model)->append({&token, 1}));
 }
 
+// Verifies files.gguf-safety, reports-loading.llama.cpp#18674.
 TEST(BadGguf, EveryCaseIsRefusedOrLoadedAsStated) {
   const auto cases = read_json(golden("bad-gguf/cases.json"));
   ASSERT_GE(cases.size(), 50u);

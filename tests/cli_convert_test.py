@@ -127,6 +127,7 @@ class Quantize(Case):
         self.assertIn("text", self.fails(1, "quantize", str(self.folder / "text"), self.out, "Q8_0"))
         self.assertEqual(self.files(), ["own.gguf", "text"])
 
+    # Verifies files.making-quantized-files.
     def test_interrupted(self):
         # Two billion zeros that take no room on the disk.
         rows, source = 1 << 21, self.folder / "zeros.gguf"
@@ -187,6 +188,7 @@ class Check(Case):
             self.assertGreaterEqual(check["max_divergence"], check["mean_divergence"])
             self.assertEqual(check["tokens"], found[0]["tokens"])
 
+    # Verifies files.making-quantized-files.
     def test_against_score(self):
         """The surprisals are those that culet score finds for the same tokens."""
         check = self.check("Q4_0")
@@ -314,6 +316,7 @@ class Convert(Case):
             {"eos_token": "<|im_end|>", "bos_token": "<|endoftext|>", "add_bos_token": False}))
         return folder
 
+    # Verifies files.conversion.
     def test_the_same_predictions(self):
         done = self.good("convert", str(self.published()), self.out, "--json")
         value = json.loads(done.stdout)
@@ -350,6 +353,7 @@ class Convert(Case):
         self.assertIn("the file is written, but cannot be run here: ", done.stderr.decode())
         self.assertIn("qwen9", done.stderr.decode())
 
+    # Verifies files.conversion.
     def test_folders_that_cannot_be(self):
         none = self.folder / "none"
         self.assertIn("is no folder", self.fails(1, "convert", str(none), self.out))

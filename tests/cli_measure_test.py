@@ -19,6 +19,7 @@ class Bench(Case):
         done = self.ok(culet("bench", model, *arguments, "--json"))
         return json.loads(done.stdout), done.stderr.decode()
 
+    # Verifies answers.prefill, reports-loading.xllama#58.
     def test_json(self):
         rows, progress = self.bench(*SHORT, "--threads", "1")
         self.assertEqual([row["depth"] for row in rows], [0, 32])
@@ -117,6 +118,7 @@ class Arch(Case):
         path.write_text(text.replace(old, new))
         return str(path)
 
+    # Verifies language.origin-and-sha256, names.status.
     def test_list(self):
         listed = self.ok(culet("arch", "list")).stdout.decode().splitlines()
         self.assertEqual([line.split()[0] for line in listed],
@@ -126,6 +128,7 @@ class Arch(Case):
         self.assertIn(shown["sha256"], llama)
         self.assertIn("built in", llama)
 
+    # Verifies language.a-folder-overrides.
     def test_list_of_a_folder_shows_what_cannot_be_used(self):
         path = self.write("llama", "model:", "mod:")
         for more in ({"env": {"CULET_ARCH_DIR": str(self.folder)}}, {}):
@@ -145,6 +148,7 @@ class Arch(Case):
                      "optional, not in the file (1): output.weight", "runs in this version: yes"):
             self.assertIn(word, text)
 
+    # Verifies language.missing-tensor.
     def test_check_names_the_place_of_a_mistake(self):
         path = self.write("mine", "silu(", "silv(")
         self.assert_error(culet("arch", "check", path, "--model", LLAMA), 1, f"{path}:", "silu")

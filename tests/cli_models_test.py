@@ -49,6 +49,7 @@ class Models(unittest.TestCase):
         return subprocess.run([PROGRAM, *arguments], env=self.environment, capture_output=True, text=True,
                               check=False, timeout=100)
 
+    # Verifies names.status.
     def test_pull_list_rm(self):
         pulled = self.culet("pull", "hf:org/repo")
         self.assertEqual((pulled.returncode, pulled.stderr), (0, ""))
@@ -64,6 +65,7 @@ class Models(unittest.TestCase):
         self.assertEqual((removed.returncode, removed.stdout), (0, f"removed {path}\n"), removed.stderr)
         self.assertEqual(json.loads(self.culet("list", "--json").stdout)["models"], [])
 
+    # Verifies names.a-name-that-is-nowhere.
     def test_names_that_are_nowhere(self):
         for arguments in (["run", "nothing", "hi"], ["show", "nothing"], ["tokenize", "nothing", "x"], ["rm", "nothing"]):
             result = self.culet(*arguments)

@@ -66,6 +66,7 @@ class StreamCase(Case):
 
 
 class Score(StreamCase):
+    # Verifies memory.endless-streams, reports-caches.llama.cpp#25297.
     def test_parts_are_the_whole(self):
         """Three processes, the last two behind 3 windows and more."""
         models = (GEMMA, ["--kv", "q8_0,f16"]), (LLAMA, ["--precise"]), (LFM2, [])
@@ -191,6 +192,7 @@ class Pipe(StreamCase):
             held.close()
         return [json.loads(line) for line in output.splitlines()]
 
+    # Verifies memory.endless-streams.
     def test_lines_come_as_the_text_does(self):
         running, text = self.start(), "the rain\nin Spain\n  falls\nmainly"
         expected, expected_last = self.score("--stream", "--window", "40", stdin=text)
@@ -210,6 +212,7 @@ class Pipe(StreamCase):
         self.assertEqual([json.loads(line) for line in output.splitlines()],
                          expected[known + more:] + [expected_last])
 
+    # Verifies memory.endless-streams.
     def test_interrupted_while_it_waits(self):
         running = self.start("--save", self.snapshot)
         running.stdin.write(b"the rain\nin Spain")
@@ -262,6 +265,7 @@ class Snapshots(StreamCase):
         self.assert_error(failed, 1, *words)
         self.assertEqual(failed.stdout, b"")
 
+    # Verifies memory.snapshots.
     def test_what_does_not_fit_is_refused(self):
         self.score(*self.POLICY, "--save", self.snapshot, stdin=prose(30))
         resume = ["--resume", self.snapshot]
@@ -279,6 +283,7 @@ class Snapshots(StreamCase):
         self.refused(*self.POLICY, *resume, "--arch-dir", str(arch), words=("architecture",))
         self.assert_error(culet("run", GEMMA, "x", *resume), 1, "stream")
 
+    # Verifies memory.snapshots.
     def test_damage_is_noticed(self):
         self.score(*self.POLICY, "--save", self.snapshot, stdin=prose(30))
         good = Path(self.snapshot).read_bytes()
@@ -298,6 +303,7 @@ class Snapshots(StreamCase):
         damaged.write_bytes(version)
         self.refused(*self.POLICY, "--resume", str(damaged), words=("version 9",))
 
+    # Verifies memory.snapshots.
     def test_a_place_that_cannot_be_written(self):
         """Said before the work, whose result would be lost."""
         link, device = self.folder + "/link", self.folder + "/pipe"
@@ -368,6 +374,7 @@ class Run(StreamCase):
         for token, logprob in zip(tokens[-len(answer):], answer, strict=True):
             self.assertAlmostEqual(-token["nll"], logprob, delta=1e-5)
 
+    # Verifies memory.snapshots.
     def test_a_chat_goes_on(self):
         chat = self.folder + "/chat.gguf"
         with_chat_template(GEMMA, chat, "{% for m in messages %}{{ m.role }}: {{ m.content }}\n"
@@ -398,6 +405,7 @@ class Run(StreamCase):
             if n == len(prompt):
                 self.check(self.ids("the rain") + first + prompt + second, logprobs, *policy)
 
+    # Verifies reports-caches.koboldcpp#2112.
     def test_an_answer_longer_than_the_context(self):
         endless = ("--raw", "--temp", "0", "--logit-bias", "1=-inf", "--ctx", "40", "-n", "200")
         cut_short = self.events("the rain", *endless)[-1]
@@ -428,6 +436,7 @@ class Run(StreamCase):
         _, more, _ = self.answer("", *greedy, "-n", "5", "--resume", self.snapshot)
         self.assertEqual(self.answer("the rain", *greedy, "-n", str(len(ids) + 5))[1], ids + more)
 
+    # Verifies memory.endless-streams, reports-caches.llama.cpp#3440.
     def test_pinned_prompts(self):
         prompt = "the rain in Spain falls mainly on the plain"
         pinned = len(self.ids(prompt))
@@ -446,6 +455,7 @@ class Show(StreamCase):
     def memory(self, *arguments, model=GEMMA):
         return json.loads(self.ok(culet("show", model, "--json", *arguments)).stdout)["memory"]
 
+    # Verifies memory.memory-known-in-advance.
     def test_memory_of_a_stream(self):
         memory = self.memory("--ctx", "1000", "--stream", "--kv", "f16")
         kinds = {layer["kind"]: layer for layer in memory["layers"]}

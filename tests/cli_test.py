@@ -148,6 +148,7 @@ class Usage(Case):
         self.assert_error(culet("fly"), 2)
         self.assert_error(culet("run", GEMMA, "--wings", "2"), 2, "culet run --help")
 
+    # Verifies program.errors.
     def test_missing_model(self):
         for command in ("run", "tokenize", "score", "explain", "show"):
             self.assert_error(culet(command), 2, "MODEL", f"culet {command} --help")
@@ -168,6 +169,7 @@ class Usage(Case):
         self.assert_error(culet("run", GEMMA, "x", "--raw", "--system", "y"), 2, "--raw")
         self.assert_error(culet("run", GEMMA, "x", "--logprobs", "2"), 2, "--jsonl")
 
+    # Verifies answers.drafters.
     def test_drafters_are_refused(self):
         for command in (("run", DRAFTER, "the rain"), ("score", DRAFTER, "-"), ("bench", DRAFTER),
                         ("show", DRAFTER), ("explain", DRAFTER), ("tokenize", DRAFTER, "the rain")):
@@ -176,6 +178,10 @@ class Usage(Case):
             for word in (DRAFTER, "this is a drafter", "its target", "run that model instead"):
                 self.assertIn(word, refused.stderr.decode().splitlines()[-1])  # a busy machine is a line before
 
+    # Requirement arithmetic.engine-switch "engine switch": there is one engine; `CULET_ISA`,
+    # `CULET_FUSE` and `CULET_THREADS` choose equivalent paths, and a value that makes no sense is
+    # an error, not a default
+    # Verifies arithmetic.instruction-sets.
     def test_environment(self):
         for name, value in (("CULET_ISA", "abacus"), ("CULET_FUSE", "maybe"), ("CULET_THREADS", "0"),
                             ("CULET_THREADS", "two")):
@@ -194,6 +200,8 @@ class Usage(Case):
             self.assertIn("Examples:", page)
             self.assertIn(f"culet {command} ", page)
 
+    # Requirement program.errors "style of errors": an error is an error, never an answer's text:
+    # one sentence, an exit status, an event with a code
     def test_files(self):
         for command in ("run", "tokenize", "score", "explain", "show"):
             self.assert_error(culet(command, "/no/such/model.gguf"), 1, "/no/such/model.gguf")
@@ -213,6 +221,7 @@ class Tokenize(Case):
         self.assertEqual(ids, self.ids(stdin=b"the rain in Spain"))
         self.assertEqual(ids, self.ids("-", stdin=b"the rain in Spain"))
 
+    # Verifies text.bos.
     def test_bos(self):
         self.assertEqual(self.ids("the")[0], 2)
         self.assertEqual(self.ids("the")[1:], self.ids("the", "--no-bos"))
@@ -232,6 +241,9 @@ class Score(Case):
     def score(self, *arguments, stdin=b"the rain in Spain", model=GEMMA):
         return lines(self.ok(culet("score", model, *arguments, stdin=stdin)))
 
+    # Requirement reports-bits.llama.cpp#27174 "ggml-org/llama.cpp#27174: completions have no
+    # log-probabilities of the prompt": `culet score` gives one entry a token, the first empty,
+    # whose sums are the text's; the HTTP schema belongs to the server, which is not built yet
     def test_shape(self):
         *tokens, total = self.score("--top", "3")
         ids = json.loads(culet("tokenize", GEMMA, "the rain in Spain").stdout)
@@ -254,6 +266,7 @@ class Score(Case):
         self.assertEqual(values, sorted(values, reverse=True))
         self.assertTrue(all(v <= 0 for v in values))
 
+    # Verifies reports-bits.llama.cpp#27174.
     def test_sums(self):
         *tokens, total = self.score()
         nlls = [t["nll"] for t in tokens[1:]]
@@ -261,6 +274,7 @@ class Score(Case):
         self.assertAlmostEqual(total["mean_nll"], sum(nlls) / len(nlls), places=9)
         self.assertAlmostEqual(total["perplexity"], math.exp(total["mean_nll"]), places=5)
 
+    # Verifies reports-bits.llama.cpp#27174.
     def test_nll_is_that_of_the_token(self):
         *tokens, _ = self.score("--top", "512")
         for token in tokens[1:]:
@@ -282,6 +296,7 @@ class Score(Case):
             self.assert_error(result, 1, "512")
             self.assertEqual(result.stdout, b"")
 
+    # Verifies reports-caches.ik_llama.cpp#1205.
     def test_kv_types(self):
         def nlls(kv):
             *tokens, _ = self.score("--ids", "--precise", "--kv", kv,
@@ -318,6 +333,7 @@ class Score(Case):
         *tokens, _ = self.score("--no-bos", "--top", "400", stdin=b"\xff\xe2\x82")
         self.assertIn("\ufffd", "".join(t["text"] for t in tokens))
 
+    # Verifies arithmetic.engine-switch.
     def test_threads_and_plans_do_not_matter(self):
         plain = culet("score", GEMMA, "--threads", "1", stdin=b"the rain").stdout
         for env in ({"CULET_FUSE": "off"}, {"CULET_ISA": "scalar"}, {"CULET_THREADS": "3"}):
@@ -325,6 +341,10 @@ class Score(Case):
 
 
 class Embed(Case):
+    # Requirement answers.embed "embed": encoders give a vector of a text, pooled as the file asks,
+    # and the hidden rows of its tokens; the reference's numbers; a vector's bits depend on its own
+    # text alone; an empty text, one that is too long (both numbers) and a model that makes no
+    # vectors are errors before any work
     def test_lines_arguments_and_objects_agree(self):
         texts = ["the rain", "rain in the night", "the rain"]
         by_name = lines(self.ok(culet("embed", BERT, *texts)))
@@ -346,6 +366,7 @@ class Embed(Case):
         self.assertEqual(objects[0]["tokens"],
                          len(json.loads(culet("tokenize", BERT, texts[0]).stdout)))
 
+    # Verifies answers.embed.
     def test_normalize(self):
         plain, = lines(self.ok(culet("embed", BERT, "the rain")))
         unit, = lines(self.ok(culet("embed", BERT, "the rain", "--normalize")))
@@ -363,6 +384,7 @@ class Embed(Case):
         for i in range(600):
             self.assertEqual(vectors[i], vectors[i % 7], i)
 
+    # Verifies answers.embed.
     def test_refusals(self):
         self.assert_error(culet("embed", LLAMA, "the rain"), 1, LLAMA, "is a decoder", "encoder")
         self.assert_error(culet("embed", BERT, "the rain", ""), 1, "text 2 is empty")
@@ -411,6 +433,8 @@ class Run(Case):
         quiet = self.ok(culet("run", GEMMA, "the rain", "-n", "8", "-q"))
         self.assertEqual((quiet.stdout, quiet.stderr), (done.stdout, b""))
 
+    # Requirement answers.stream "stream": the pieces joined are the answer; no piece ends inside a
+    # character; a callback that returns false stops
     def test_jsonl(self):
         events = self.events("the rain", "-n", "8")
         kinds = [e["event"] for e in events]
@@ -427,6 +451,7 @@ class Run(Case):
         plain = culet("run", GEMMA, "the rain", "-n", "8", "-q").stdout.decode()
         self.assertEqual("".join(e["text"] for e in texts).rstrip("\n"), plain.rstrip("\n"))
 
+    # Verifies program.errors.
     def test_errors_are_events_too(self):
         failed = culet("run", GEMMA, "--jsonl", "the rain", "--ctx", "2")
         self.assert_error(failed, 1, "--ctx")
@@ -465,6 +490,8 @@ class Run(Case):
         last = self.events("the rain", "-n", "30", "--temp", "2", "--seed", "1", "--stop", stop)[-1]
         self.assertEqual((last["reason"], last["stop"]), ("stop", stop))
 
+    # Requirement reports-bits.llama.cpp#8942 "ggml-org/llama.cpp#8942, #15189, #17935: asked for
+    # since 2024": as above; `run --logprobs` for the answer
     def test_logprobs(self):
         texts = [e for e in self.events("the rain", "-n", "5", "--temp", "0", "--logprobs", "2")
                  if e["event"] == "text" and e["id"] is not None]
@@ -503,6 +530,7 @@ class Run(Case):
         hot = self.events("the rain", "-n", "9", "--temp", "4", model=path)[:-1]
         self.assertNotEqual(hot, greedy)
 
+    # Verifies answers.generate.
     def test_limits(self):
         self.assertEqual(self.events("the rain", "-n", "0")[-1]["usage"]["generated_tokens"], 0)
         full = self.events("the rain", "-n", "-1", "--ctx", "16", "--temp", "0")[-1]
@@ -515,6 +543,7 @@ class Run(Case):
                                   timeout=60, env=CLEAN)
         self.assert_error(done, 1, "2048")
 
+    # Verifies answers.generate.
     def test_chat_template(self):
         rendered = "user: the rain\nassistant:"
         raw = self.events(rendered, "--raw", "-n", "6", model=self.chat)
@@ -526,6 +555,7 @@ class Run(Case):
         self.assert_error(culet("run", self.broken, "x"), 1, "--raw")
         self.ok(culet("run", self.broken, "x", "--raw", "-n", "2"))
 
+    # Verifies text.templates.
     def test_another_chat_template(self):
         own = Path(self.folder.name) / "own.jinja"
         own.write_text("{{ greeting | default('hello') }} {{ messages[0].content }}")
@@ -628,6 +658,8 @@ class Run(Case):
 
 
 class Inspect(Case):
+    # Requirement names.status "status": `show`, `list` and `arch list`, as text and as JSON; a
+    # damaged entry is shown with its problem
     def test_show(self):
         text = self.ok(culet("show", GEMMA)).stdout.decode()
         for word in (GEMMA, "gemma3", "Q8_0", "7 layers", "2048", "window(8)", "sha256", "repacked",
@@ -670,6 +702,7 @@ class Inspect(Case):
         mapped = culet("run", GEMMA, "the rain", "-n", "8", "-q", "--no-repack")
         self.assertEqual(self.ok(mapped).stdout, self.ok(packed).stdout)
 
+    # Verifies language.origin-and-sha256, names.provenance, names.status.
     def test_show_json(self):
         shown = json.loads(self.ok(culet("show", GEMMA, "--json", "--sha256")).stdout)
         digest = hashlib.sha256(Path(GEMMA).read_bytes()).hexdigest()
@@ -683,6 +716,7 @@ class Inspect(Case):
         self.assertIn(shown["instruction_set"], shown["instruction_sets"])
         self.assertTrue(shown["instruction_sets"]["scalar"])
 
+    # Verifies names.provenance.
     def test_split_model(self):
         with tempfile.TemporaryDirectory() as folder:
             first, second = (f"{folder}/m-0000{i}-of-00002.gguf" for i in (1, 2))
@@ -710,6 +744,8 @@ class Inspect(Case):
         unfused = self.ok(culet("explain", GEMMA, env={"CULET_FUSE": "off"})).stdout.decode()
         self.assertGreater(len(unfused.splitlines()), len(text.splitlines()))
 
+    # Requirement language.definition-is-what-runs "the definition is what runs": a changed line
+    # changes the result, or is an error where it drops something of the file
     def test_a_changed_architecture_file_changes_the_result(self):
         source = (GOLDEN.parent.parent / "arch/llama.arch").read_text()
         ids = b"[5, 6, 7, 8]"

@@ -840,12 +840,17 @@ class Convert : public testing::Test {
   std::string folder;
 };
 
+// Requirement files.conversion "conversion": a published folder becomes the file that the reference
+// has: tensors byte for byte, metadata, logits, for every family; what a family does not know, or
+// lacks, is refused by name; safetensors and tokenizers are untrusted bytes, also fuzzed
+// (`fuzz/safetensors_fuzz.cpp`, `fuzz/published_fuzz.cpp`)
 TEST_F(Convert, Llama) {
   expect_the_reference(llama("llama"));
   expect_the_reference(llama("llama3-rope"), true);
   expect_the_reference(mixtral());
 }
 
+// Verifies files.conversion.
 TEST_F(Convert, Qwen) {
   expect_the_reference(qwen("qwen2", "Qwen2ForCausalLM"));
   expect_the_reference(qwen("qwen3", "Qwen3ForCausalLM"));
@@ -853,6 +858,7 @@ TEST_F(Convert, Qwen) {
   expect_the_reference(qwen3moe(true));
 }
 
+// Verifies files.conversion.
 TEST_F(Convert, Gemma) {
   expect_the_reference(gemma("gemma", "GemmaForCausalLM"));
   expect_the_reference(gemma("gemma2", "Gemma2ForCausalLM"));
@@ -860,12 +866,14 @@ TEST_F(Convert, Gemma) {
   expect_the_reference(gemma3("gemma3-linear", false));
 }
 
+// Verifies files.conversion.
 TEST_F(Convert, Gemma4) {
   expect_the_reference(gemma4("gemma4-e"), true);
   expect_the_reference(gemma4("gemma4-dense"));
   expect_the_reference(gemma4("gemma4-moe"));
 }
 
+// Verifies files.conversion.
 TEST_F(Convert, OtherDecoders) {
   expect_the_reference(lfm2());
   expect_the_reference(phi3("phi3"));
@@ -878,6 +886,7 @@ TEST_F(Convert, OtherDecoders) {
   expect_the_reference(smollm3());
 }
 
+// Verifies files.conversion.
 TEST_F(Convert, Encoders) {
   expect_the_reference(bert());
   expect_the_reference(modern_bert());
@@ -1072,6 +1081,7 @@ TEST_F(DenseLayers, PoolingsThatAreNotKnownAreRefused) {
 
 // ---------------------------------------------------------------- refusals
 
+// Verifies files.conversion.
 TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
   Published p = llama("llama");
   p.config["architectures"] = {"LlamaForTokenClassification"};
@@ -1115,6 +1125,7 @@ TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
   EXPECT_NE(refusal(p).find("the configuration has no rms_norm_eps"), std::string::npos);
 }
 
+// Verifies files.conversion.
 TEST_F(Convert, WhatIsMissingIsNamed) {
   Published p = llama("llama");
   p.weights.erase("model.layers.2.mlp.up_proj.weight");
@@ -1131,6 +1142,7 @@ TEST_F(Convert, WhatIsMissingIsNamed) {
   EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
 }
 
+// Verifies files.conversion.
 TEST_F(Convert, TokenizersThatFilesCannotSayAreRefused) {
   Published p = llama("llama");
   p.tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+";

@@ -137,6 +137,7 @@ class Damaged : public testing::Test {
   size_t most_ = 0;
 };
 
+// Verifies files.gguf-safety, reports-loading.ollama#17042.
 TEST_F(Damaged, Truncations) {
   std::mt19937_64 random(1);
   for (int i = 0; i < kTruncations; ++i) {
@@ -150,6 +151,9 @@ TEST_F(Damaged, Truncations) {
   EXPECT_EQ(loaded_, 0);
 }
 
+// Requirement reports-loading.ollama#17042 "ollama/ollama#17042: an allocation from a field of the
+// header": no allocation beyond a small multiple of the file
+// Verifies files.gguf-safety.
 TEST_F(Damaged, FlippedBytes) {
   std::mt19937_64 random(2);
   write(good_);

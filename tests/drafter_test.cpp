@@ -147,6 +147,10 @@ void write_quantized_drafter(const std::string& path) {
 
 // ---------------------------------------------------------------- against the reference
 
+// Requirement answers.drafters "drafters": loaded with its target and refused without or with
+// another; reads the target's session, any KV type, streams too, and changes nothing of it, to the
+// bit; hidden rows for it are given when asked for. The loop of guesses and checks is not built
+// yet, but done by hand it gives the target's own tokens
 TEST(Drafter, LogitsAndHiddenRowsAreTheReferences) {
   const json expected = read_json(golden("tiny/gemma4-assistant/expected.json"));
   const auto tokens = expected["tokens"].get<std::vector<Token>>();
@@ -241,11 +245,13 @@ void expect_oracle(const std::string& target, const std::optional<StreamOptions>
 
 constexpr int64_t kLengths[] = {1, 2, 7, 8, 9, 31, 32, 33, 64, 100, 130};
 
+// Verifies answers.drafters.
 TEST(Drafter, IsItsDefinitionAtAnyLength) {
   expect_oracle(target_file(), {}, kLengths);
   expect_oracle(golden("tiny/gemma4-dense/model.gguf"), {}, kLengths);  // no layer shares a cache
 }
 
+// Verifies answers.drafters.
 TEST(Drafter, FollowsAStream) {
   for (const StreamOptions stream :
        {StreamOptions{4, 12}, StreamOptions{0, 8}, StreamOptions{40, 33}, StreamOptions{1, 64}})
@@ -296,6 +302,7 @@ void expect_same_bits(const BitsCase& c) {
   }
 }
 
+// Verifies answers.drafters.
 TEST(DrafterBits, InstructionSetsPlansAndThreads) {
   expect_same_bits({target_file(), drafter_file(), true, KvType::kF32});
   const Files files;
@@ -306,6 +313,7 @@ TEST(DrafterBits, InstructionSetsPlansAndThreads) {
 }
 
 // Chunks, forks, rewinds, restored files, and what was drafted before.
+// Verifies answers.drafters.
 TEST(DrafterBits, AnyWayToTheSameTokens) {
   const Pair pair = load_pair({.threads = 2});
   const auto tokens = random_tokens(90, 8), others = random_tokens(20, 4);
@@ -342,6 +350,7 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// Verifies answers.drafters.
 TEST(Drafting, ChangesNothingOfTheSession) {
   const Pair pair = load_pair({.threads = 2});
   const Files files;
@@ -433,6 +442,7 @@ size_t verify(Session& session, std::span<const Token> guesses, State* state,
 
 // A random drafter guesses little, so some rounds get right guesses, with or without a wrong one
 // behind them: then row m of the round, not its last one, is what counts.
+// Verifies answers.drafters.
 TEST(Drafting, RoundsGiveTheTargetsOwnTokens) {
   const Pair pair = load_pair({.threads = 2});
   const auto prompt = random_tokens(40, 11);
@@ -478,6 +488,7 @@ TEST(Drafting, RoundsGiveTheTargetsOwnTokens) {
 
 // ---------------------------------------------------------------- hidden rows of sessions
 
+// Verifies answers.drafters.
 TEST(HiddenRows, AreTheSameHoweverTheyAreAskedFor) {
   const auto model = load(quantized_target(), {.threads = 2, .ubatch_size = 16});
   const auto tokens = random_tokens(50, 12);
@@ -551,6 +562,7 @@ void expect_refused(const std::string& file, const ModelOptions& options, ErrorC
         << part << " is not in: " << model.error().message;
 }
 
+// Verifies answers.drafters.
 TEST(Refused, ADrafterAlone) {
   for (const bool text_only : {false, true}) {
     ModelOptions options;
@@ -560,6 +572,7 @@ TEST(Refused, ADrafterAlone) {
   }
 }
 
+// Verifies answers.drafters.
 TEST(Refused, TargetsThatItWasNotMadeFor) {
   const auto with = [](const std::string& name, ModelOptions how = {}) {
     ModelOptions options;
@@ -605,6 +618,7 @@ std::string number(uint64_t n, size_t bytes) {
   return out;
 }
 
+// Verifies answers.drafters.
 TEST(Refused, FilesThatDoNotFitTheTarget) {
   const Files files;
   ModelOptions options;

@@ -79,6 +79,7 @@ class Encoder : public testing::TestWithParam<const char*> {
   size_t width_ = 0;
 };
 
+// Verifies answers.embed.
 TEST_P(Encoder, HiddenRowsAndWhatPoolingMakesOfThem) {
   const double row = expected_["tolerance"]["hidden_abs"].get<double>();
   const double pooled = expected_["tolerance"]["pooled_abs"].get<double>();
@@ -104,6 +105,7 @@ TEST_P(Encoder, HiddenRowsAndWhatPoolingMakesOfThem) {
 
 // bert's file asks for the first row, modernbert's for the mean; gemma-embedding's mean has
 // length 1.
+// Verifies answers.embed.
 TEST_P(Encoder, VectorsAreWhatTheFileAsksFor) {
   const std::string name = GetParam();
   const std::string what = name == "bert"         ? "pooled_cls"
@@ -134,6 +136,7 @@ TEST_P(Encoder, VectorsAreWhatTheFileAsksFor) {
 }
 
 // The other pooling of the same weights: the file's pooling_type, changed in a copy.
+// Verifies answers.embed.
 TEST_P(Encoder, PoolingFollowsTheFile) {
   const std::string name = GetParam();
   const std::string source = file_of(name + "/model.gguf");
@@ -172,6 +175,7 @@ TEST_P(Encoder, PoolingFollowsTheFile) {
   }
 }
 
+// Verifies answers.embed.
 TEST_P(Encoder, VectorsHaveTheSameBitsInAnyCompany) {
   Sequences all = sequences();
   all.erase(all.begin() + 1);  // the empty one
@@ -192,6 +196,7 @@ TEST_P(Encoder, VectorsHaveTheSameBitsInAnyCompany) {
   }
 }
 
+// Verifies answers.embed.
 TEST_P(Encoder, InstructionSetsAndFusionGiveTheSameBits) {
   ModelOptions plain{.threads = 1, .fuse = false, .isa = "scalar"};
   const Sequences all = sequences();
@@ -207,6 +212,7 @@ TEST_P(Encoder, InstructionSetsAndFusionGiveTheSameBits) {
   }
 }
 
+// Verifies answers.embed.
 TEST_P(Encoder, CompanyAndThreadsChangeNothing) {
   const Sequences all = sequences();
   Rows want;
@@ -223,6 +229,7 @@ TEST_P(Encoder, CompanyAndThreadsChangeNothing) {
   }
 }
 
+// Verifies answers.embed.
 TEST_P(Encoder, WhatCannotBeReadIsAnErrorBeforeAnyWork) {
   const auto model = this->model({.threads = 1, .ubatch_size = 16});
   const auto most = static_cast<size_t>(model->info().context_length);
@@ -272,6 +279,7 @@ TEST_P(Encoder, StopsWhenAsked) {
   EXPECT_EQ(done, (std::vector<int64_t>{240, 480}));  // five whole sequences of 48 in 256 rows
 }
 
+// Verifies answers.embed.
 TEST_P(Encoder, HasNoSessions) {
   const auto session = Session::make(model(), {});
   ASSERT_FALSE(session);
@@ -304,6 +312,7 @@ TEST(Decoder, MakesNoVectors) {
 }
 
 // Behind the pooling come products: EmbeddingGemma's dense layers, here two matrices of its layers.
+// Verifies answers.embed.
 TEST(Pooled, VectorsArePooledThenProjected) {
   const std::string file = file_of("gemma-embedding/model.gguf");
   ModelOptions options{.threads = 2, .precise = true};

@@ -36,6 +36,7 @@ std::unique_ptr<Session> with_context(std::shared_ptr<const Model> model, int64_
 
 // ---------------------------------------------------------------- sessions
 
+// Verifies answers.generate.
 TEST(Session, AFullContextIsAnErrorBeforeAnyWork) {
   const auto one = with_context(load(llama()), 20);
   expect_ok(one->append(some_tokens(15)));
@@ -75,6 +76,7 @@ TEST(Session, TokensOutsideTheVocabularyAreRefused) {
 }
 
 // Also where the window of a layer has already dropped what the old length needs.
+// Verifies memory.pool.
 TEST(Session, CancelLeavesTheSessionAsItWas) {
   for (const std::string& file : {llama(), gemma()}) {
     ModelOptions options;
@@ -214,6 +216,7 @@ TEST(Generate, EventsComeInOrderAndTheSessionHoldsTheAnswer) {
             "");
 }
 
+// Verifies reports-bits.llama.cpp#38.
 TEST(Generate, TheSameSeedGivesTheSameText) {
   const auto model = load(llama());
   std::set<std::vector<Token>> answers;
@@ -225,6 +228,7 @@ TEST(Generate, TheSameSeedGivesTheSameText) {
   EXPECT_EQ(answers.size(), 3u);
 }
 
+// Verifies answers.stream.
 TEST(Generate, EndsForEveryReason) {
   const auto model = load(llama());
   Recorded all;
@@ -260,6 +264,7 @@ TEST(Generate, AnEndTokenIsNotPartOfTheAnswer) {
   FAIL() << "no answer ended";
 }
 
+// Verifies answers.stream.
 TEST(Generate, StopsWhileThePromptIsRead) {
   ModelOptions small;
   small.ubatch_size = 8;
@@ -275,6 +280,7 @@ TEST(Generate, StopsWhileThePromptIsRead) {
   EXPECT_TRUE(one->tokens().empty());
 }
 
+// Verifies reports-bits.llama.cpp#38.
 TEST(Generate, ContinuesFromTheLogitsOfTheSession) {
   const auto model = load(llama());
   const auto one = session(model), two = session(model);
@@ -289,6 +295,7 @@ TEST(Generate, ContinuesFromTheLogitsOfTheSession) {
 }
 
 // What the session says after every token is what the events say.
+// Verifies reports-bits.llama.cpp#8942.
 TEST(Generate, LogprobsAreThoseOfTheSession) {
   const auto model = load(llama());
   GenerateOptions made = options(6, 2);
@@ -358,6 +365,7 @@ TEST(Generate, StopsCutTheTextAlsoAcrossTokens) {
   EXPECT_GT(cut, 3);
 }
 
+// Verifies answers.stream.
 TEST(Generate, HeldBackTextComesAtTheEnd) {
   const auto model = load(llama());
   int held = 0;
@@ -411,6 +419,7 @@ TEST(Generate, RefusesOptionsThatMakeNoSense) {
 
 // ---------------------------------------------------------------- memory
 
+// Verifies reports-caches.ollama#16744, reports-loading.llama.cpp#12149.
 TEST(Memory, WhatDoesNotFitIsRefusedBeforeTheWork) {
   int steps = 0;
   ModelOptions small;
@@ -436,6 +445,7 @@ TEST(Memory, WhatDoesNotFitIsRefusedBeforeTheWork) {
 }
 
 // What is told beforehand is what is there afterwards.
+// Verifies reports-loading.llama.cpp#12149.
 TEST(Memory, TheEstimateIsTrue) {
   for (const std::string& file : {llama(), gemma()}) {
     ModelOptions text_only;
@@ -456,73 +466,9 @@ TEST(Memory, TheEstimateIsTrue) {
   }
 }
 
-// ---------------------------------------------------------------- chat templates
-
-// A copy of the tiny llama with a chat template, for as long as this lives.
-class WithTemplate {
- public:
-  explicit WithTemplate(std::string text)
-      : path_(std::filesystem::temp_directory_path() /
-              ("culet-engine-" + std::to_string(::getpid()) + ".gguf")) {
-    constexpr std::string_view kKey = "tokenizer.chat_template";
-    constexpr uint32_t kString = 8;
-    constexpr size_t kFixed = 8 + kKey.size() + 4 + 8, kEntriesAt = 16, kFirstAt = 24;
-    text += "{#";
-    while ((kFixed + text.size() + 2) % 32 != 0) text += ' ';  // the weights stay aligned
-    text += "#}";
-    std::ifstream in(llama(), std::ios::binary);
-    std::string file{std::istreambuf_iterator<char>(in), {}};
-    uint64_t entries = 0;
-    std::memcpy(&entries, file.data() + kEntriesAt, 8);
-    ++entries;
-    std::memcpy(file.data() + kEntriesAt, &entries, 8);
-    std::string entry;
-    const auto put = [&entry](const auto& x) {
-      entry.append(reinterpret_cast<const char*>(&x), sizeof x);
-    };
-    put(uint64_t{kKey.size()});
-    entry += kKey;
-    put(kString);
-    put(uint64_t{text.size()});
-    entry += text;
-    file.insert(kFirstAt, entry);
-    std::ofstream(path_, std::ios::binary) << file;
-  }
-  ~WithTemplate() { std::filesystem::remove(path_); }
-  WithTemplate(const WithTemplate&) = delete;
-  WithTemplate& operator=(const WithTemplate&) = delete;
-  std::shared_ptr<const Model> model() const { return load(path_, {.text_only = true}); }
-
- private:
-  std::string path_;
-};
-
-TEST(Chat, VariablesOfTheTemplateAreRefusedByNameWhereTheyAreNotTheCallers) {
-  const WithTemplate file("{{ flag }}|{{ bos_token }}|{{ add_generation_prompt }}.");
-  const auto model = file.model();
-  const Message message{"user", "hello"};
-  const auto text = [&](const std::string& extra, bool prompt = true) -> Result<std::string> {
-    const ChatOptions options{.add_generation_prompt = prompt, .variables = extra};
-    CULET_TRY(const ChatPrompt rendered, render_chat(*model, {&message, 1}, options));
-    return rendered.text();
-  };
-  const auto plain = text(R"({"flag": "yes"})");
-  ASSERT_TRUE(plain) << plain.error().message;
-  EXPECT_TRUE(plain->starts_with("yes|")) << *plain;
-  EXPECT_TRUE(plain->ends_with("|True.")) << *plain;
-  EXPECT_TRUE(text("", false)->ends_with("|False."));
-  for (const std::string name : {"messages", "add_generation_prompt", "bos_token", "eos_token"}) {
-    const auto refused = text("{\"flag\": 1, \"" + name + "\": false}");
-    ASSERT_FALSE(refused) << name << " gave: " << *refused;
-    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_NE(refused.error().message.find('"' + name + '"'), std::string::npos)
-        << refused.error().message;
-  }
-  for (const char* extra : {"[1]", "{", "7"}) EXPECT_FALSE(text(extra)) << extra;
-}
-
 // ---------------------------------------------------------------- side by side
 
+// Verifies memory.pool.
 TEST(SideBySide, TwoModelsInOneProcess) {
   const auto tokens = some_tokens(30);
   const Rows alone_a = rows_of(llama(), {.threads = 1}, KvType::kF16, tokens);
@@ -541,6 +487,11 @@ TEST(SideBySide, TwoModelsInOneProcess) {
   EXPECT_EQ(first_difference(alone_b, rows_b), "");
 }
 
+// Requirement memory.load-memo "load memo": no table of loaded models exists: a load is a value
+// that its owner shares, an error is not remembered
+// Requirement memory.pool "pool": sessions are not limited in number; they share one model's
+// weights and take turns pass by pass, and a cancelled or failed one leaves the model as it was.
+// Queues belong to the server, which is not built yet
 TEST(SideBySide, ThreadsShareAModel) {
   const auto model = load(gemma(), {.threads = 2});
   std::vector<Rows> expected, got(4);
@@ -558,6 +509,7 @@ TEST(SideBySide, ThreadsShareAModel) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(first_difference(expected[i], got[i]), "");
 }
 
+// Verifies memory.load-memo.
 TEST(SideBySide, SessionsOutliveTheirModelsOwner) {
   auto one = session(load(llama()));
   expect_ok(one->append(some_tokens(5)));

@@ -89,6 +89,7 @@ TEST_P(Experts, StayNearTheReference) {
   }
 }
 
+// Verifies arithmetic.experts.
 TEST_P(Experts, EveryWayGivesTheSameBits) {
   for (const bool precise : {false, true}) {
     const Rows expected =
@@ -126,6 +127,7 @@ TEST_P(Experts, EveryWayGivesTheSameBits) {
 }
 
 // What explain --profile prints of experts: the weights that were read, the products of a row.
+// Verifies arithmetic.experts.
 TEST_P(Experts, ProfilesCountWhatWasRead) {
   const auto model = load(file_, {.threads = 2});
   const auto one = session(model);

@@ -121,6 +121,7 @@ TEST_P(RealModel, Int8Likelihoods) {
   EXPECT_LE(all.sum, kWorseThanOther * all.other);
 }
 
+// Verifies language.windows-layer-by-layer.
 TEST_P(RealModel, PreciseLikelihoods) {
   const Distance all = distance(GetParam(), true);
   ASSERT_GT(all.count, 900);
@@ -151,11 +152,16 @@ void check_greedy(const Real& real, bool precise, double least_margin) {
   EXPECT_GT(checked, 100);
 }
 
+// Requirement answers.generate "generate": the file's template, BOS as the file asks, a prompt
+// longer than the context is an error with both numbers before any work, greedy answers are the
+// reference's; nothing is trimmed, streamed or not
 TEST_P(RealModel, Int8Greedy) { check_greedy(GetParam(), false, kMargin); }
+// Verifies answers.generate.
 TEST_P(RealModel, PreciseGreedy) { check_greedy(GetParam(), true, kPreciseMargin); }
 
 // ---------------------------------------------------------------- the same bits
 
+// Verifies arithmetic.instruction-sets.
 TEST_P(RealModel, InstructionSetsGiveTheSameBits) {
   const json reference = vectors(GetParam(), "logits.json");
   auto ids = reference["prompts"][0]["ids"].get<std::vector<Token>>();
@@ -174,6 +180,7 @@ TEST_P(RealModel, InstructionSetsGiveTheSameBits) {
   ASSERT_EQ(scalar.size(), ids.size());
 }
 
+// Verifies reports-bits.llama.cpp#28368.
 TEST_P(RealModel, SplitAndUnfusedGiveTheSameBits) {
   const json reference = vectors(GetParam(), "logits.json");
   const auto all = reference["prompts"][1]["ids"].get<std::vector<Token>>();
@@ -199,6 +206,7 @@ bool spells_a_control_token(const ordered_json& messages) {
   return messages.dump().find("<|") != std::string::npos;
 }
 
+// Verifies answers.generate.
 TEST_P(RealModel, Chat) {
   const auto model = load(model_path(GetParam()));
   ASSERT_EQ(model->info().has_chat_template, GetParam().has_chat);
@@ -228,6 +236,7 @@ TEST_P(RealModel, Chat) {
 
 // ---------------------------------------------------------------- a stream's memory
 
+// Verifies memory.endless-streams, reports-caches.ollama#16744.
 TEST(RealStream, Gemma3NeverTakesMoreThan22MB) {
   const auto model = load(model_path(kModels[1]));
   const SessionOptions options{.stream = StreamOptions{4, 4092}};

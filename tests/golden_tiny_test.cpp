@@ -44,6 +44,7 @@ class Reference : public testing::TestWithParam<const char*> {
   std::shared_ptr<const Model> model_;
 };
 
+// Verifies language.windows-layer-by-layer, arithmetic.experts, language.rotation.
 TEST_P(Reference, LogitsAndNll) {
   const auto one = session(model_, KvType::kF32);
   const Rows rows = append_rows(*one, tokens_);
@@ -83,6 +84,9 @@ TEST_P(Reference, GreedyTokens) {
   }
 }
 
+// Requirement reports-bits.llama.cpp#28368 "ggml-org/llama.cpp#28368: a warm cache changes the
+// logits of the same context": the same context gives the same bits, however it was cut into passes
+// and batches
 TEST_P(Reference, SplitPrefillIsBitEqual) {
   const Rows whole = append_rows(*session(model_, KvType::kF32), tokens_);
   const auto chunks = expected_["split_prefill"]["chunks"].get<std::vector<int64_t>>();
@@ -90,6 +94,10 @@ TEST_P(Reference, SplitPrefillIsBitEqual) {
   EXPECT_EQ(first_difference(whole, split), "");
 }
 
+// Requirement reports-bits.llama.cpp#38 "am17an/llama.cpp#38 (ggml-org/llama.cpp#28527),
+// ggml-org/llama.cpp#7594, #19981: a greedy request repeated after reuse of the cache differs": the
+// same context, the same logits, whatever was there before
+// Verifies memory.kv-isolation.
 TEST_P(Reference, RewindForgets) {
   const auto& rewind = expected_["rewind"];
   const auto keep = rewind["keep"].get<int64_t>();
@@ -118,6 +126,9 @@ TEST_P(Reference, RewindForgets) {
   EXPECT_EQ(first_difference(rows, fresh), "");
 }
 
+// Requirement memory.kv-isolation "KV isolation": a cleared session is a new one, and a rewound one
+// a shorter one, bit for bit
+// Verifies reports-bits.llama.cpp#38.
 TEST_P(Reference, ClearIsANewSession) {
   const auto one = session(model_, KvType::kF32);
   const Rows first = append_rows(*one, tokens_);
@@ -189,6 +200,7 @@ TEST(Int8, Q8CopiesStayNearTheirReference) {
   }
 }
 
+// Verifies arithmetic.products-of-quantized-rows.
 TEST(Int8, EveryTensorTypeStaysNearItsReference) {
   const json all = read_json(file_of("llama-quant/dequant.json"));
   const auto tokens = all["tokens"].get<std::vector<Token>>();
@@ -313,6 +325,8 @@ class SameBits : public testing::TestWithParam<bool> {
   Rows expected_;
 };
 
+// Requirement arithmetic.instruction-sets "instruction sets": chosen at run time, can be forced,
+// shown by `culet show`; every one gives the same bits
 TEST_P(SameBits, InstructionSetsAndFusion) {
   std::vector<Case> all = cases();
   for (Case& c : more_cases()) all.push_back(std::move(c));
@@ -350,6 +364,7 @@ TEST_P(SameBits, SharedLayers) {
   }
 }
 
+// Verifies files.mapping.
 TEST_P(SameBits, WeightsThatStayMapped) {
   for (const Case& c : cases()) {
     expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
@@ -377,6 +392,10 @@ TEST(Files, EveryTypeIsThere) {
   }
 }
 
+// Requirement reports-loading.xllama#58 "gianlucamazza/xllama#58: a load bound by the repack":
+// packed by all threads of the pool, with the same bits for any number of them. How fast is a
+// measurement: `culet bench` shows the seconds of a load
+// Verifies reports-bits.llama.cpp#28368.
 TEST_P(SameBits, PassesAndThreads) {
   for (const Case& c : cases()) {
     expected_ = rows_of(c.file, plain(), KvType::kF16, c.tokens);
@@ -392,6 +411,7 @@ TEST_P(SameBits, PassesAndThreads) {
   }
 }
 
+// Verifies reports-bits.llama.cpp#28368.
 TEST_P(SameBits, AppendsInRandomChunks) {
   std::mt19937 random(7);
   for (const Case& c : cases()) {

@@ -380,6 +380,17 @@ class Program {
   std::map<Tokens, std::vector<float>> cold_;
 };
 
+// Requirement memory.same-context-same-bits "same context, same bits": random programs of append,
+// batches, fork, rewind, sync, snapshot, restore, clear over four sessions against the same tokens
+// computed cold; keys and values in lockstep over 4,096 tokens
+// Requirement reports-caches.mlx-lm#118 "ml-explore/mlx-lm#118, #1914, Blaizzy/mlx-vlm#1715,
+// ggml-org/llama.cpp#20819: windows that cannot be cut back or appended to in chunks, wrong output
+// after the first turn, hybrid models": rows within the rewind reserve can always be taken back,
+// chunks may be longer than the window, and what cannot go back says so; never another answer
+// Requirement reports-caches.ik_llama.cpp#1205 "ikawrakow/ik_llama.cpp#1205: a quantized cache is
+// wrong past the window": every KV type across the window's edge, and the same bits from every
+// instruction set
+// Verifies reports-caches.llama.cpp#14434.
 TEST(Memory, RandomProgramsEqualTheSameTokensComputedCold) {
   const int64_t first = from_environment("CULET_FIRST_PROGRAM", 0);
   const int64_t count =
@@ -407,6 +418,7 @@ std::string bytes_of(const Session& session, const TemporaryFile& file) {
 }
 
 // A snapshot holds every committed key and value, so equal files are equal caches.
+// Verifies memory.same-context-same-bits, reports-caches.mlx-lm#118, reports-caches.gemma.cpp#608.
 TEST(Memory, KeysAndValuesInLockstep) {
   const Tokens tokens = many_tokens(small_tests() ? 400 : 4096);
   const size_t step = tokens.size() / 4;
@@ -451,6 +463,10 @@ std::shared_ptr<const Model> with_a_poisoned_token(Token token, const TemporaryF
   return load(copy.path());
 }
 
+// Requirement reports-caches.llama.cpp#12433 "ggml-org/llama.cpp#12433, #26088,
+// sgl-project/sglang#4807: garbage after long contexts, overflow": sums in float32; a row with NaN
+// or infinity fails its request alone
+// Verifies memory.same-context-same-bits.
 TEST(Memory, ANumberThatIsNoneFailsItsSessionAlone) {
   constexpr Token kPoison = 300;
   const TemporaryFile copy_of_model("poisoned.gguf");
@@ -502,6 +518,7 @@ TEST(Memory, AnEntryOfABatchFailsAlone) {
 
 // ---------------------------------------------------------------- threads
 
+// Verifies memory.same-context-same-bits.
 TEST(Memory, ManyThreadsFromOneSnapshot) {
   for (const char* name : kModels) {
     const auto model = model_of(name);
@@ -579,6 +596,10 @@ TEST(Memory, AStreamForgetsTokensButKnowsThem) {
 }
 
 // What was read once is not read again, whatever the windows have let go.
+// Requirement reports-caches.llama.cpp#14157 "ggml-org/llama.cpp#14157, #14071, #21831,
+// ikawrakow/ik_llama.cpp#455: the same prompt is read again on models with windows": `sync` keeps
+// the longest prefix of ids: the same prompt again costs nothing, ten more tokens cost ten, and the
+// numbers are told
 TEST(Memory, TheSamePromptAgainCostsNothing) {
   for (const char* name : kModels) {
     const auto model = model_of(name);
@@ -606,6 +627,10 @@ TEST(Memory, TheSamePromptAgainCostsNothing) {
 }
 
 // Saved at three windows, taken up by another session: the next rows are those of the first.
+// Requirement reports-caches.llama.cpp#25297 "ggml-org/llama.cpp#25297, #26676: a saved sequence
+// longer than the window goes on differently, or is not used": bit-equal past the window, in every
+// family
+// Verifies memory.snapshots.
 TEST(Memory, ASnapshotGoesOnPastTheWindow) {
   const TemporaryFile file("past-the-window");
   const Tokens tokens = many_tokens(3 * 44 + 32);
@@ -626,6 +651,9 @@ TEST(Memory, ASnapshotGoesOnPastTheWindow) {
   }
 }
 
+// Requirement reports-caches.llama.cpp#14434 "ggml-org/llama.cpp#14434: an empty one crashes, a
+// missing file wipes what was there": an empty session is saved and restored; a file that is none
+// changes nothing
 TEST(Memory, AnEmptySessionCanBeSavedToo) {
   const TemporaryFile file("empty");
   const auto model = model_of(kModels[0]);
@@ -640,6 +668,9 @@ TEST(Memory, AnEmptySessionCanBeSavedToo) {
   EXPECT_EQ(copy(other->logits()), copy(empty->logits()));
 }
 
+// Requirement memory.snapshots "snapshots": a file goes on in another process with the same bits;
+// foreign, cut or damaged ones are refused and change nothing; an old file stays until the new one
+// is whole; also fuzzed (`fuzz/snapshot_fuzz.cpp`)
 TEST(Memory, SnapshotsThatDoNotFitAreRefused) {
   const TemporaryFile file("snapshot");
   const auto model = model_of(kModels[0]);
@@ -705,6 +736,9 @@ TEST(Memory, SnapshotsThatDoNotFitAreRefused) {
 
 // ---------------------------------------------------------------- what is known in advance
 
+// Requirement reports-caches.gemma.cpp#608 "google/gemma.cpp#608: an overrun in long contexts": the
+// tests of memory run under sanitizers too, past three windows
+// Verifies memory.memory-known-in-advance.
 TEST(Memory, AStreamHoldsWhatWasToldAndNoMore) {
   for (const char* name : kModels) {
     const auto model = model_of(name);

@@ -57,7 +57,7 @@ class Install(Case):
         package = [name for name in found if name.startswith("lib/cmake/culet/")]
         self.assertIn("lib/cmake/culet/culetConfig.cmake", package)
         self.assertEqual(sorted(set(found) - set(package)), sorted(headers + [
-            "bin/culet", "lib/libculet.a", "share/bash-completion/completions/culet",
+            "bin/culet", "lib/libculet.a", "lib/libculet_hub.a", "share/bash-completion/completions/culet",
             "share/doc/culet/LICENSE", "share/fish/vendor_completions.d/culet.fish",
             "share/man/man1/culet.1", "share/zsh/site-functions/_culet"]))
         self.assertEqual(files_below(self.at / "root"),
@@ -79,6 +79,49 @@ class Install(Case):
         asked = subprocess.run([build / "ask", GEMMA, "Why?"], capture_output=True, timeout=60)
         self.assertEqual(asked.returncode, 1)
         self.assertIn(b"chat template", asked.stderr)
+
+    # As on a machine that has neither libcurl nor zlib for developers.
+    WITHOUT = ("-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON")
+
+    def test_inference_needs_no_network_library(self):
+        build = self.at / "alone"
+        self.run_ok("cmake", "-S", ROOT / "examples/ask", "-B", build, "-G", "Ninja",
+                    f"-DCMAKE_PREFIX_PATH={self.prefix}", *self.WITHOUT)
+        self.run_ok("cmake", "--build", build)
+        needed = re.findall(r"\(NEEDED\).*\[(\S+)\]", self.run_ok("readelf", "-dW", build / "ask"))
+        self.assertTrue(any(name.startswith("libcrypto") for name in needed), needed)
+        self.assertFalse([n for n in needed if n.startswith(("libcurl", "libz.", "libssl"))], needed)
+
+    def hub_program(self, name):
+        folder = self.at / name
+        folder.mkdir()
+        (folder / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(names LANGUAGES CXX)\n"
+            "find_package(culet REQUIRED COMPONENTS hub)\n"
+            "add_executable(names main.cpp)\ntarget_link_libraries(names PRIVATE culet::hub)\n")
+        (folder / "main.cpp").write_text(
+            '#include "culet/hub.h"\n#include <cstdio>\n'
+            "int main(int, char** argv) {\n"
+            "  const auto found = culet::find_model(argv[1]);\n"
+            '  std::puts(found ? found->path.c_str() : found.error().message.c_str());\n'
+            "  return found ? 0 : 1;\n}\n")
+        return ("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja",
+                f"-DCMAKE_PREFIX_PATH={self.prefix}")
+
+    def test_a_program_finds_models_by_name(self):
+        self.run_ok(*self.hub_program("hub"))
+        self.run_ok("cmake", "--build", self.at / "hub/build")
+        names = self.at / "hub/build/names"
+        self.assertEqual(self.run_ok(names, GEMMA), f"{GEMMA}\n")
+        missed = subprocess.run([names, "hf:no/model"], capture_output=True, text=True, timeout=60,
+                                env={"HOME": str(self.at)})
+        self.assertEqual((missed.returncode, missed.stdout[:17]), (1, "no model is called"[:17]))
+
+    def test_the_hub_says_what_it_lacks(self):
+        done = subprocess.run([str(c) for c in (*self.hub_program("lacking"), *self.WITHOUT)],
+                              capture_output=True, text=True, timeout=120)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("culet::hub needs libcurl", done.stderr)
 
 
 def include_folders(build, name):

@@ -223,6 +223,7 @@ class Shapes(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         return done.stderr
 
+    # Verifies language.nearly-right-files.
     def test_every_shape_is_accepted(self):
         for name, shape in SHAPES.items():
             for unused, count in ((True, shape["tensors"]), (False, shape.get("without"))):
@@ -240,6 +241,7 @@ class Shapes(unittest.TestCase):
                     owned = sum(owns(shape, i) for i in range(shape["layers"]))
                     self.assertEqual(len(shown["caches"]), owned)
 
+    # Verifies memory.memory-known-in-advance.
     def test_memory_of_weights(self):
         """The per-layer table stays in the file; what products read is kept once, padded a little."""
         for name, shape in SHAPES.items():
@@ -251,6 +253,7 @@ class Shapes(unittest.TestCase):
                 self.assertGreater(shown["packed_bytes"] + shown["converted_bytes"], 0.95 * held)
                 self.assertLess(shown["packed_bytes"] + shown["converted_bytes"], 1.10 * held)
 
+    # Verifies memory.memory-known-in-advance.
     def test_memory_of_contexts(self):
         types = {"f32": (4, 4), "f16": (2, 2), "bf16": (2, 2), "f16-full": (4, 2), "q8_0": (34 / 32, 34 / 32)}
         for name, shape in SHAPES.items():
@@ -263,6 +266,7 @@ class Shapes(unittest.TestCase):
                         if context >= 32768:
                             self.assertLess(memory["allocated_bytes"], 1.07 * memory["payload_bytes"])
 
+    # Verifies memory.memory-known-in-advance.
     def test_memory_of_the_dense_models_is_the_table(self):
         for name, column in (("12B", 0), ("31B", 1)):
             path = self.write("table", metadata(SHAPES[name]), tensors(SHAPES[name]))
@@ -279,6 +283,7 @@ class Shapes(unittest.TestCase):
                 memory = self.show(path, "--stream", "--sinks", "4", "--window", "4092")["memory"]
                 self.assertEqual(memory["payload_bytes"], cache_bytes(shape, 4096, 2, 2))
 
+    # Verifies language.nearly-right-files.
     def test_lists_of_tensors_are_strict(self):
         """Each tensor in turn of a local, a global and a sharing layer, and of the whole, is missed."""
         optional = ("layer_output_scale", "ffn_down_exps.scale")
@@ -311,6 +316,7 @@ class Shapes(unittest.TestCase):
         more = [(f"{p}.blk.0.weight", [32], F32) for p in ("v", "a", "mm")]
         self.assertEqual(self.show(self.write("towers", metadata(shape), tensors(shape) + more))["tensors"], 604)
 
+    # Verifies language.nearly-right-files.
     def test_heads_and_scalings_that_do_not_fit(self):
         for name, shape in SHAPES.items():
             with self.subTest(shape=name):

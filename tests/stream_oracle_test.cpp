@@ -127,6 +127,10 @@ void expect_every_row(const Oracle& oracle, const std::shared_ptr<const Model>& 
   EXPECT_EQ(one->evicted(), (windows - 1) * stream.window);
 }
 
+// Requirement memory.endless-streams "endless streams": global layers keep the first tokens and a
+// window, window layers their own; equal to one masked pass over the whole input, at 10, 100 and
+// 1,000 windows and at position 10^8; refused with the reason where the rotation follows the
+// context
 TEST_P(Stream, EveryRowOfTenWindows) {
   const Oracle oracle = oracle_of(name());
   const auto model = precise_model(name());
@@ -173,11 +177,16 @@ void expect_sampled(const std::string& name, const StreamOptions& stream, int64_
   }
 }
 
+// Verifies memory.endless-streams, reports-caches.llama.cpp#12433.
 TEST_P(Stream, AHundredWindows) {
   expect_sampled(name(), {4, 33}, small_tests() ? 20 : 100);
   expect_sampled(name(), {40, 12}, small_tests() ? 20 : 100);
 }
 
+// Requirement reports-caches.koboldcpp#2112 "LostRuins/koboldcpp#2112, #2088, #2131,
+// ikawrakow/ik_llama.cpp#2459: shifting with windows is refused or crashes": nothing is shifted:
+// keys stay where they were rotated, in any KV type
+// Verifies memory.endless-streams.
 TEST_P(Stream, AThousandWindows) { expect_sampled(name(), {1, 8}, small_tests() ? 40 : 1000); }
 
 TEST(Streams, AThousandLongerWindows) {
@@ -186,6 +195,9 @@ TEST(Streams, AThousandLongerWindows) {
 }
 
 // More pinned keys than one part of the attention's sum has.
+// Requirement reports-caches.llama.cpp#3440 "ggml-org/llama.cpp#3440,
+// NousResearch/hermes-agent#43900: half the context is thrown away, the system prompt with it": one
+// token goes for each that comes; sinks, or the whole prompt, stay
 TEST(Streams, AWholePreambleStays) {
   expect_sampled("llama", {small_tests() ? 300 : 1030, 40}, small_tests() ? 2 : 60);
 }
@@ -248,6 +260,7 @@ TEST(SameBits, PreciseStreams) {
   expect_same_bits({file_of("lfm2"), true, {4, 12}});
 }
 
+// Verifies reports-caches.koboldcpp#2112.
 TEST(SameBits, Int8Streams) {
   expect_same_bits({file_of("llama", "model-q8_0.gguf"), false, {1, 33}, KvType::kF16});
   expect_same_bits({file_of("gemma3", "model-q8_0.gguf"), false, {4, 12}, KvType::kQ8});
@@ -267,6 +280,7 @@ TEST(SameBits, PinnedKeysInSeveralParts) {
 
 // ---------------------------------------------------------------- far positions
 
+// Verifies memory.endless-streams.
 TEST_P(Stream, FarPositionsGiveTheSameLogits) {
   const auto model = precise_model(name());
   for (const std::optional<StreamOptions>& stream :
@@ -325,6 +339,7 @@ TEST(Streams, AreAFullContextAcrossPartsOfTheSum) {
 
 // ---------------------------------------------------------------- refused
 
+// Verifies memory.endless-streams.
 TEST(Streams, AreRefusedWhereTheRotationFollowsTheContext) {
   const auto model = precise_model("phi3-longrope");
   EXPECT_TRUE(Session::make(model, options_of({})));

@@ -112,6 +112,7 @@ class TokensGolden : public testing::TestWithParam<Model> {
   std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
+// Verifies text.sentencepiece, reports-bits.notorch#44.
 TEST_P(TokensGolden, EveryTextGivesTheReferenceIds) {
   for (const Json& row : rows("tokens.jsonl", 144)) {
     SCOPED_TRACE(row["name"].get<std::string>());

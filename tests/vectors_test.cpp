@@ -106,6 +106,13 @@ class Vectors : public testing::TestWithParam<const char*> {
   void SetUp() override { ASSERT_FALSE(folder().empty()) << kHowToSet; }
 };
 
+// Requirement text.byte-level-bpe "byte-level BPE": splits by the pre-tokenizer that the file
+// names; the reference's ids; text is not normalized (decision 0007)
+// Requirement reports-bits.llama.cpp#21343 "ggml-org/llama.cpp#21343: Gemma 4 tokenized as
+// SentencePiece; runs of newlines": the ids of all 46 texts, and newlines up to 31 in a row
+// Requirement reports-bits.llama.cpp#8338 "ggml-org/llama.cpp#8338, #6809: tabs and double newlines
+// split differently": the reference's ids, on every vocabulary
+// Verifies text.sentencepiece.
 TEST_P(Vectors, EveryTextGivesTheReferenceIds) {
   const auto tokenizer = load(GetParam());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
@@ -164,6 +171,7 @@ TEST(VectorsFolder, FilesWithoutTextsTakeText) {
 }
 
 // The published tokenizer merges newlines by its list; up to 31 of them are one token.
+// Verifies reports-bits.llama.cpp#21343.
 TEST(VectorsFolder, RunsOfNewlinesAreOneTokenInGemma4) {
   ASSERT_FALSE(folder().empty()) << kHowToSet;
   const auto tokenizer = load("gemma-4");
@@ -204,6 +212,7 @@ std::string from_hex(const std::string& hex) {
 }
 
 // The ids that SentencePiece itself gives with this vocabulary (tests/golden/unigram/SOURCE.md).
+// Verifies text.unigram.
 TEST(UnigramGolden, EveryTextGivesTheIdsOfSentencePiece) {
   ASSERT_FALSE(folder().empty()) << kHowToSet;
   const auto tokenizer = load("nomic-bert-moe");

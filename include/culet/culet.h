@@ -7,7 +7,7 @@
 //   culet::generate(**session, prompt->tokens, {}, [](const culet::Event& e) { ...; return true; });
 //
 // examples/ has whole programs with their CMakeLists.txt. Nothing here throws or keeps global state.
-// Names of models, stores and downloads are in culet/models.h, a library of its own (culet::hub).
+// Names of models, stores and downloads are in culet/hub.h, a library of its own (culet::hub).
 #pragma once
 
 #include "culet/chat.h"

@@ -8,6 +8,8 @@
 namespace culet::base {
 namespace {
 
+// Requirement reports-loading.llama.cpp#18674 "ggml-org/llama.cpp#18674: a dimension makes the size
+// wrap to 0": sizes are multiplied with checks
 TEST(Bytes, CheckedArithmetic) {
   uint64_t out = 0;
   EXPECT_TRUE(checked_mul<uint64_t>(uint64_t{1} << 32, (uint64_t{1} << 32) - 1, &out));

@@ -103,6 +103,12 @@ Result<void> publish(const std::string& scratch, const std::string& path) {
   return sync_path(folder_of(path), O_RDONLY | O_DIRECTORY);
 }
 
+Result<void> write_whole(const std::string& path, std::string_view text) {
+  CULET_TRY(NewFile file, NewFile::create(path));
+  CULET_TRY_VOID(file.write(std::as_bytes(std::span(text))));
+  return file.commit();
+}
+
 Result<uint64_t> free_bytes(const std::string& folder) {
   struct statvfs info{};
   if (::statvfs(folder.c_str(), &info) != 0) {

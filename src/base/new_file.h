@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace culet::base {
 
@@ -38,6 +39,9 @@ class NewFile {
 
 // Syncs a file that was written under another name, gives it its name, syncs the folder.
 Result<void> publish(const std::string& scratch, const std::string& path);
+
+// The whole text or the file as it was before.
+Result<void> write_whole(const std::string& path, std::string_view text);
 
 // Bytes that this user may still write in the folder's file system.
 Result<uint64_t> free_bytes(const std::string& folder);

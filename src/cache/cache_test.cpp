@@ -192,6 +192,7 @@ TEST(Cache, FullRandomPrograms) {
   for (uint32_t seed = 0; seed < 20; ++seed) random_program({}, 0, 0, seed);
 }
 
+// Verifies reports-caches.mlx-lm#118.
 TEST(Cache, WindowRandomPrograms) {
   for (int64_t window : {1, 5, 32, 33, 100}) {
     for (int64_t reserve : {0, 7, 32, 64}) {
@@ -200,6 +201,7 @@ TEST(Cache, WindowRandomPrograms) {
   }
 }
 
+// Verifies reports-caches.mlx-lm#118.
 TEST(Cache, StreamRandomPrograms) {
   for (int64_t sinks : {1, 4, 32, 70}) {
     for (int64_t window : {1, 5, 32, 33, 100}) {
@@ -263,6 +265,7 @@ TEST(Cache, LoadRefusesWhatThePolicyNeverMakes) {
   }
 }
 
+// Verifies reports-caches.ollama#16744.
 TEST(Cache, WindowKeepsItsReserveAndDropsTheRest) {
   LayerCache cache(new_pool(), kShape, {0, 40}, 16);
   for (int64_t p = 0; p < 5000; ++p) {
@@ -442,6 +445,7 @@ plan::Plan two_layers() {
   return plan;
 }
 
+// Verifies reports-caches.mlx-lm#118.
 TEST(CacheSet, MovesAllLayersTogether) {
   auto set = CacheSet::make(two_layers(), {.max_positions = 500, .rewind_reserve = 8});
   ASSERT_TRUE(set);
@@ -587,6 +591,12 @@ plan::Plan plan_of(const Dense& dense) {
   return compiled ? compiled->plan : plan::Plan();
 }
 
+// Requirement memory.memory-known-in-advance "memory known in advance": the bytes of each kind of
+// layer, to the byte; whole blocks add less than 7 % at 32,768 tokens; scratch does not grow with
+// the context
+// Requirement reports-caches.ollama#16744 "ollama/ollama#16744, LostRuins/koboldcpp#2235,
+// ikawrakow/ik_llama.cpp#1607: memory that grows, caches of eight times the size": window layers
+// hold their window and no more; what a session takes is known, and refused where there is no room
 TEST(LayerBytes, OfTheDenseGemma4Models) {
   struct Row {
     const char* types;
@@ -656,6 +666,7 @@ TEST(CacheSet, ADroppedForkLeavesNothingBehind) {
 }
 
 // What is told in advance is what a set of caches takes.
+// Verifies memory.memory-known-in-advance.
 TEST(LayerBytes, AreWhatIsAllocated) {
   const plan::Plan plan = two_layers();
   for (const bool streams : {false, true}) {

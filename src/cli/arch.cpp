@@ -2,7 +2,7 @@
 #include "culet/arch.h"
 
 #include "cli/commands.h"
-#include "culet/models.h"
+#include "culet/hub.h"
 
 #include <fmt/format.h>
 

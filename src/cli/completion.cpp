@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "culet/arch.h"
-#include "culet/models.h"
+#include "culet/hub.h"
 
 #include <algorithm>
 #include <array>

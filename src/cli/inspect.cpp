@@ -1,7 +1,7 @@
 // culet explain and culet show: what a model is, without running it.
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "culet/models.h"
+#include "culet/hub.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

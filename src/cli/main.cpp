@@ -3,7 +3,7 @@
 //   (143 SIGTERM, 129 SIGHUP).
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "culet/models.h"
+#include "culet/hub.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,7 @@
 // culet list, culet rm and culet pull: the models themselves, by name.
-#include "culet/models.h"
-
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "culet/hub.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

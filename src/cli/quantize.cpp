@@ -8,8 +8,8 @@
 #include "cli/interrupt.h"
 #include "cli/written.h"
 #include "culet/convert.h"
+#include "culet/hub.h"
 #include "culet/measure.h"
-#include "culet/models.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

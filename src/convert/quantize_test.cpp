@@ -90,6 +90,7 @@ const std::vector<format::NewTensor> kTensors{
     {"blk.0.attn_norm.weight", TensorType::F32, {256}},
     {"blk.0.ffn_up.weight", TensorType::F32, {256, 4000}}};
 
+// Verifies files.making-quantized-files.
 TEST_F(Quantized, OnlyTheTypesAreOthers) {
   const std::string source = kTiny + "llama/model.gguf", out = path("a.gguf");
   const auto written = quantize_model(source, out, {.type = "Q8_0"});
@@ -120,6 +121,7 @@ TEST_F(Quantized, OnlyTheTypesAreOthers) {
   }
 }
 
+// Verifies files.making-quantized-files.
 TEST_F(Quantized, Q8_0EqualsAnotherQuantizersByteForByte) {
   for (const std::string name : {"llama", "qwen2", "gemma3", "gemma4-e"}) {
     const std::string out = path("a.gguf");
@@ -145,6 +147,7 @@ TEST_F(Quantized, Q8_0EqualsAnotherQuantizersByteForByte) {
 // Files of the same weights by another quantizer: no type loses more here, but for half a percent
 // that weighing large values more may cost. The F16 file has the float32 weights, that the other
 // quantizer started from, to eleven bits.
+// Verifies files.making-quantized-files.
 TEST_F(Quantized, LosesNoMoreThanAnotherQuantizer) {
   const GgufFile source = opened(kTiny + "llama-quant/model-f16.gguf");
   for (const std::string& type : tensor_types()) {
@@ -253,6 +256,7 @@ TEST_F(Quantized, PartsBecomeOneFile) {
   EXPECT_EQ(file.find("split.no"), nullptr);
 }
 
+// Verifies files.making-quantized-files.
 TEST_F(Quantized, TheSourceIsNotOverwritten) {
   const std::string source = path("source.gguf");
   write_source(source, kTensors);
@@ -269,6 +273,7 @@ TEST_F(Quantized, TheSourceIsNotOverwritten) {
   EXPECT_EQ(files().size(), 3u);
 }
 
+// Verifies files.making-quantized-files.
 TEST_F(Quantized, NothingIsLeftOfWhatFailed) {
   const std::string source = path("source.gguf"), out = path("a.gguf");
   write_source(source, kTensors);

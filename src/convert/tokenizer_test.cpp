@@ -294,6 +294,7 @@ TEST(SentencePiece, IsRead) {
   }
 }
 
+// Verifies files.conversion.
 TEST(SentencePiece, DamageIsRefused) {
   for (const std::string& bad : {std::string("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
                                  std::string("\x0a\x02\x18\x07"), std::string("\x0b"),

@@ -136,6 +136,7 @@ TEST(Types, TheLastRuleThatFitsDecides) {
   EXPECT_EQ(model.of(choice, "blk.14.attn_norm.weight"), TensorType::F32);
 }
 
+// Verifies files.making-quantized-files.
 TEST(Types, RowsThatDoNotDivideGetAnotherTypeAndANote) {
   Shapes model(480);
   model.add("blk.0.small.weight", {20, 512});

@@ -4,10 +4,11 @@
 // read into a timeline of its own; the session takes it over only when the checksum at the end is
 // right.
 #include "base/check.h"
+#include "base/digest_cache.h"
 #include "base/json.h"
 #include "base/new_file.h"
 #include "base/sha256.h"
-#include "culet/models.h"
+#include "base/user_folders.h"
 #include "culet/session.h"
 #include "engine/session_impl.h"
 
@@ -215,14 +216,10 @@ Result<Timeline> read_snapshot(const SessionImpl& session, const std::vector<std
   return timeline;
 }
 
+// Of all the model's files; remembered in culet's cache folder, as culet show remembers them.
 Result<std::vector<std::string>> digests_of(const SessionImpl& session) {
-  ModelRef ref;
-  ref.path = session.model()->info().path;
-  CULET_TRY(const std::vector<FileDigest> files, model_digests(ref));
-  std::vector<std::string> digests;
-  digests.reserve(files.size());
-  for (const FileDigest& file : files) digests.push_back(file.sha256);
-  return digests;
+  const base::DigestCache cache(base::culet_cache(base::environment()));
+  return cache.sums(session.model_impl().loaded().file.paths());
 }
 
 // ---------------------------------------------------------------- files

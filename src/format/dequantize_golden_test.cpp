@@ -35,6 +35,8 @@ void expect_values(const nlohmann::ordered_json& want, const float* got, const s
   }
 }
 
+// Requirement files.quantized-types "quantized types": the types of `quant/formats.def`, bit for
+// bit the reference's values; others refused by name
 TEST(DequantizeGolden, EveryTypeOfTheReference) {
   const auto text = base::read_file(kQuantFolder + "dequant.json");
   ASSERT_TRUE(text) << text.error().message;

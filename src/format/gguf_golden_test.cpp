@@ -24,6 +24,9 @@ const std::set<std::string> kReaderAccepts = {
     "extra-tensor.gguf",   "extra-layer.gguf",     "extra-key.gguf",    "trailing-bytes.gguf",
 };
 
+// Requirement reports-loading.CVE-2024-21802 "CVE-2024-21802, -21825, -21836, -23496, -23605,
+// CVE-2025-53630, GHSA-vgg9, CVE-2026-7482: counts, lengths, offsets of a header": as above; also
+// fuzzed (`fuzz/gguf_fuzz.cpp`)
 TEST(BadGguf, EveryCase) {
   const auto text = base::read_file(kBadFolder + "cases.json");
   ASSERT_TRUE(text) << text.error().message;

@@ -164,6 +164,8 @@ TEST(Gguf, Versions) {
   EXPECT_REFUSED(Writer{}.header(0, 0, 0x03000000), "big-endian");
 }
 
+// Requirement reports-loading.llama.cpp#26318 "ggml-org/llama.cpp#26318: an alignment of the wrong
+// type aborts; padding wraps": an error with a sentence
 TEST(Gguf, Alignment) {
   const auto with = [](uint64_t alignment, uint64_t offset) {
     Writer w;
@@ -180,6 +182,7 @@ TEST(Gguf, Alignment) {
   EXPECT_REFUSED(text, "not an integer");
 }
 
+// Verifies reports-loading.llama.cpp#18674, reports-loading.CVE-2024-21802.
 TEST(Gguf, TensorRules) {
   const auto one = [](std::string_view name, std::initializer_list<uint64_t> dims, uint32_t type) {
     Writer w;
@@ -204,6 +207,7 @@ TEST(Gguf, TensorRules) {
   EXPECT_REFUSED(one("bell\a", {17}, 0), "'bell?'");
 }
 
+// Verifies reports-loading.CVE-2024-21802.
 TEST(Gguf, MetadataRules) {
   EXPECT_REFUSED(Writer{}.header(0, 1).entry("b", MetaType::kBool, uint8_t{2}), "neither true");
   EXPECT_REFUSED(Writer{}.header(0, 1).array("b", MetaType::kBool, 2).number(uint16_t{0x0300}),
@@ -234,6 +238,8 @@ void walk(const GgufFile& file) {
   sink = sink + sum;
 }
 
+// Requirement files.gguf-safety "GGUF safety": every length against the file; truncated at every
+// byte, flipped at random, 50 stated mistakes
 TEST(Gguf, EveryTruncation) {
   const std::string bytes = small_file().bytes;
   for (size_t length = 0; length < bytes.size(); ++length) {
@@ -243,6 +249,7 @@ TEST(Gguf, EveryTruncation) {
   }
 }
 
+// Verifies files.gguf-safety.
 TEST(Gguf, RandomFlips) {
   const std::string good = small_file().bytes;
   std::mt19937 random(1);
@@ -261,6 +268,8 @@ TEST(Gguf, RandomFlips) {
   EXPECT_GT(refused, 1000);
 }
 
+// Requirement reports-loading.llama.cpp#19919 "ggml-org/llama.cpp#19919: checks that made loading
+// slow": linear in keys and tensors
 TEST(Gguf, ManyNamesAreNotQuadratic) {
   Writer w;
   constexpr uint64_t kMany = 100'000;

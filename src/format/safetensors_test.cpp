@@ -49,6 +49,7 @@ TEST(Safetensors, TensorsAreByName) {
   EXPECT_EQ(file->tensor("__metadata__"), nullptr);
 }
 
+// Verifies files.conversion.
 TEST(Safetensors, Rules) {
   const auto one = [](const std::string& entry) { return error_of("{\"t\": " + entry + "}"); };
   EXPECT_EQ(one(R"({"dtype": "F32", "shape": [2], "data_offsets": [0, 8]})"), "");
@@ -88,6 +89,7 @@ TEST(Safetensors, Rules) {
   EXPECT_NE(error_of(std::string(100, '[')).find("nested deeper"), std::string::npos);
 }
 
+// Verifies files.conversion.
 TEST(Safetensors, EveryTruncation) {
   const std::string whole = file_of(kHeader, "12345678");
   for (size_t length = 0; length < whole.size(); ++length) {
@@ -98,6 +100,7 @@ TEST(Safetensors, EveryTruncation) {
   EXPECT_FALSE(parse_safetensors(std::string(8, '\xff')));
 }
 
+// Verifies files.conversion.
 TEST(Safetensors, RandomFlips) {
   const std::string whole = file_of(kHeader, "12345678");
   std::mt19937 random(1);

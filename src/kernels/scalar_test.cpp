@@ -43,6 +43,8 @@ TEST(Scalar, MatmulFEqualsAscendingFmaOfDequantizedWeights) {
 }
 
 // The integer path differs from exact products of its own operands only by float32 roundings.
+// Requirement arithmetic.products-of-quantized-rows "products of quantized rows": int8 rows, exact
+// integer sums of 32; near the float64 product, and the same bits from every instruction set
 TEST(Scalar, MatmulQMatchesFloat64Dot) {
   const Kernels kernels = scalar();
   std::mt19937 rng(2);
@@ -77,7 +79,7 @@ TEST(Scalar, QuantizeDefinition) {
   const int64_t k = 256;
   std::vector<float> x = random_floats(k, rng);
   for (int i = 0; i < 32; i++) x[32 + i] = 0;
-  for (int i = 0; i < 32; i++) x[64 + i] = 1e-39f;  // 127 / amax overflows
+  for (int i = 0; i < 32; i++) x[64 + i] = 0x1p-65f;  // below the floor of 2^-64
   x[96 + 5] = NAN;
   x[128 + 9] = -INFINITY;
   const Rows a(kernels, x, 1, k);
@@ -151,6 +153,7 @@ TEST(Scalar, MaxIndexAndExpSums) {
   EXPECT_EQ(finite, 0);
 }
 
+// Verifies language.rotation.
 TEST(Scalar, RopeTurnsPairs) {
   const Kernels kernels = scalar();
   const float cs[4] = {std::cos(0.5f), std::cos(0.25f), std::sin(0.5f), std::sin(0.25f)};

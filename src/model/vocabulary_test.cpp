@@ -91,6 +91,9 @@ TEST(Vocabulary, ReadsWhatIsThere) {
   EXPECT_EQ((*tokenizer)->bos(), 1);
 }
 
+// Requirement reports-loading.llama.cpp#26690 "ggml-org/llama.cpp#26690: an array of bytes read as
+// floats": the element type of every array is checked, and the key named
+// Verifies reports-loading.CVE-2025-49847.
 TEST(Vocabulary, EveryWrongKeyIsNamed) {
   const auto short_array = [](MetaType type, const std::string& value) {
     return array(type, {value, value, value});
@@ -177,6 +180,8 @@ TEST(Vocabulary, EveryTinyModelTakesText) {
   EXPECT_GE(models, 5);
 }
 
+// Requirement reports-loading.CVE-2025-49847 "CVE-2025-49847: loading of a vocabulary": lengths and
+// kinds checked; also fuzzed (`fuzz/tokenizer_fuzz.cpp`)
 TEST(Vocabulary, MalformedFilesAreRefused) {
   for (const auto& [name, key] : {std::pair("short-scores", "scores"),
                                   {"no-scores", "scores"},

@@ -77,6 +77,8 @@ TEST(Families, EveryOneCompilesFusedUnfusedAndPrecise) {
   }
 }
 
+// Requirement language.rotation "style of rotation": an operand of `rope`: adjacent pairs for
+// `llama`, halves for Qwen and Gemma; the first logits are the reference's
 TEST(Families, LlamaIsWhatItsFileSays) {
   const ModelPtr model = fixture("llama");
   const Plan plan = plan_of("llama", "llama", {.fuse = false});
@@ -127,6 +129,7 @@ TEST(Families, Llama3RopeReadsTheFactors) {
             "rope_freqs.weight");
 }
 
+// Verifies language.rotation.
 TEST(Families, QwenRotatesHalvesAndReadsBiases) {
   const Plan qwen2 = plan_of("qwen2", "qwen2", {.fuse = false});
   EXPECT_FALSE(ops_of(qwen2, OpKind::rope)[0]->attr.rope_adjacent);
@@ -138,6 +141,7 @@ TEST(Families, QwenRotatesHalvesAndReadsBiases) {
   for (const Op* op : ops_of(qwen3, OpKind::rope)) EXPECT_EQ(value(qwen3, op->in[0]).rank, 2);
 }
 
+// Verifies answers.rows-that-nobody-asked-about.
 TEST(Families, SelectRowsStandsRightBehindTheLastAppend) {
   for (const char* name : {"llama", "gemma3", "gemma4", "lfm2"}) {
     SCOPED_TRACE(name);
@@ -177,6 +181,7 @@ TEST(Families, QuantizedRowsAreSharedByTheProductsThatReadThem) {
   }
 }
 
+// Verifies language.windows-layer-by-layer.
 TEST(Families, Gemma3MixesWindowsAndGlobalLayers) {
   const ModelPtr model = fixture("gemma3");
   const auto window = *model->file.find("gemma3.attention.sliding_window")->as_int();
@@ -199,6 +204,9 @@ TEST(Families, Gemma3MixesWindowsAndGlobalLayers) {
 }
 
 // The depth of the 270M model: every sixth layer is global.
+// Requirement language.windows-layer-by-layer "windows layer by layer": Gemma 3 of 18 layers: 5, 11
+// and 17 are global; a query sees less than `window` positions back; the logits past the window are
+// the reference's
 TEST(Families, Gemma3Of18LayersHasThreeGlobalOnes) {
   constexpr uint32_t kLayers = 18;
   Header h("gemma3");
@@ -645,6 +653,7 @@ std::string shape_of(const Plan& plan, const format::GgufFile& model) {
   return out.substr(out.find('\n'));
 }
 
+// Verifies language.definition-is-what-runs.
 TEST(Families, ChangingALineChangesThePlan) {
   const ModelPtr model = fixture("qwen3");
   const std::string text = builtin().by_file_name("qwen3")->text;
@@ -675,6 +684,7 @@ TEST(Families, ChangingALineChangesThePlan) {
   }
 }
 
+// Verifies language.definition-is-what-runs.
 TEST(Families, ADroppedNormIsNoticed) {
   const ModelPtr model = fixture("qwen3");
   auto c = compile_text_of(

@@ -86,6 +86,10 @@ TEST(Language, LayoutIsFree) {
   plan_of(windows);
 }
 
+// Requirement language.grammar "the language's grammar": docs/formats/arch.md. A file is refused
+// for its first mistake, with file, line, column and what to write: in header, sections, blocks,
+// operators and operands, for unknown names (with the nearest known one), values read before they
+// are made, missing outputs.
 TEST(Language, Lexer) {
   expect_error(toy("let a = 1\tlet\n"), "8:10:", "a tab");
   expect_error("\t" + toy(), "1:1:", "a tab");
@@ -103,6 +107,7 @@ TEST(Language, Lexer) {
   expect_error(toy(std::string(300000, '#')), "1:1:", "larger than 256 KiB");
 }
 
+// Verifies language.grammar.
 TEST(Language, Header) {
   expect_error("", "1:1:", "starts with the line 'arch-lang 1'");
   expect_error("model:\n", "1:1:", "starts with the line 'arch-lang 1'");
@@ -117,6 +122,7 @@ TEST(Language, Header) {
   expect_error("arch-lang 1\narch toy\ninclude a/llama\n", "3:10:", "end of the line");
 }
 
+// Verifies language.grammar.
 TEST(Language, TopLevel) {
   expect_error(toy("something else\n"), "8:1:", "expected let, cache, state");
   expect_error(toy("  let a = 1\n"), "8:3:", "unexpected indentation");
@@ -145,6 +151,7 @@ TEST(Language, TopLevel) {
   expect_error(toy("model:\n  x = embed(token_embd)\n"), "10:1:", "stands twice");
 }
 
+// Verifies language.grammar.
 TEST(Language, Blocks) {
   expect_error(toy("", "layer:\n a:\n  x = x * 2\n a:\n  x = x * 2\n"), "15:2:", "stands twice");
   expect_error(toy("", "layer:\n a:\n b:\n  x = x * 2\n"), "13:2:", "section 'a' is empty");
@@ -230,6 +237,7 @@ TEST(Language, FactsAreComputed) {
   EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->attr.scalar, 11);
 }
 
+// Verifies language.grammar.
 TEST(Language, FactErrors) {
   expect_fact_error("1 / 0", "division of 1 by zero");
   expect_fact_error("1 mod (2 - 2)", "by zero");
@@ -269,6 +277,7 @@ TEST(Language, FactErrors) {
             std::string::npos);
 }
 
+// Verifies language.grammar.
 TEST(Language, MistakesInFactsThatNothingUses) {
   expect_error(toy("let spare = wdith * 2\n"), "8:13:", "did you mean 'width'?");
   expect_error(toy("let spare = meta.word + 1\n"), "8:13:", "a number is needed here");
@@ -285,6 +294,7 @@ TEST(Language, MistakesInFactsThatNothingUses) {
             "");
 }
 
+// Verifies language.parameters-of-a-definition.
 TEST(Language, MetadataThatDoesNotFit) {
   const auto with = [](Header h) { return h.model(); };
   Header text("toy"), none("toy"), zero("toy"), half("toy");
@@ -301,6 +311,8 @@ TEST(Language, MetadataThatDoesNotFit) {
   expect_error(toy(), "3:1:", "block_count", with(huge));
 }
 
+// Requirement language.missing-tensor "missing tensor": an error at load with line and name
+// Verifies language.grammar.
 TEST(Language, Statements) {
   expect_layer_error("y = z", "there is no value 'z' here");
   expect_layer_error("y = silv(x)", "no operation 'silv'; did you mean 'silu'?");
@@ -332,6 +344,8 @@ TEST(Language, Statements) {
 }
 
 // Nothing of a program is an operation: no file, no network, no loop, no jump, no call.
+// Requirement language.list-of-operations "the list of operations": exactly the rows of
+// `plan/ops.def`, all in the document; no word of a program (loop, call, file, network) is one
 TEST(Language, WordsOfProgramsAreNoOperations) {
   for (const char* word :
        {"unless", "while", "loop",  "for",    "match", "goto",      "call",  "exec",
@@ -344,6 +358,10 @@ TEST(Language, WordsOfProgramsAreNoOperations) {
     expect_error(toy("", "layer:\n  x = " + std::string(word) + "(x)\n"), "13:", "");
 }
 
+// Requirement language.alternative-tensor "alternative tensor": `A | B`: the first that the file
+// has, any number of them; a tied embedding works
+// Requirement language.i-in-names "`{i}` in names": layer 7 reads `blk.7`; outside the layers it is
+// refused
 TEST(Language, NamesOfTensorsFollowTheLayer) {
   const ModelPtr model = deep_model(8, {"a.weight"});
   for (const char* name :
@@ -364,6 +382,7 @@ TEST(Language, NamesOfTensorsFollowTheLayer) {
                  "9:", "missing");
 }
 
+// Verifies language.grammar.
 TEST(Language, Attributes) {
   const std::string view = "q = linear(x, attn_q) as [heads, 4]\n  ";
   const auto rope_error = [&](const std::string& attributes, const std::string& part) {
@@ -386,6 +405,7 @@ TEST(Language, Attributes) {
   expect_layer_error("y = route(x, top=9)", "route picks 9 of 8");
 }
 
+// Verifies language.grammar.
 TEST(Language, Shapes) {
   expect_layer_error("y = linear(x, root.token_embd) + x", "shapes [16] and [8] differ");
   expect_layer_error("y = linear(x as [2, 4], attn_q)", "write 'as [8]' behind it");
@@ -495,6 +515,9 @@ TEST(Language, AViewDoesNotChangeWhatAnOpComputed) {
   EXPECT_EQ(value(p, norm.out[0]).rank, 2);  // the view is a copy of it
 }
 
+// Requirement language.parameters-of-a-definition "parameters of a definition": there are none
+// besides facts; a window of 0 or of 2.5 is refused at load
+// Verifies language.grammar.
 TEST(Language, Caches) {
   const std::string qkv =
       "  q = linear(x, attn_q) as [2, 4]\n  k = linear(x, attn_q) as [2, 4]\n";  // lines 14, 15
@@ -569,6 +592,7 @@ TEST(Language, TensorsAndKeysThatNobodyReads) {
             1);
 }
 
+// Verifies language.alternative-tensor.
 TEST(Language, OptionalTensors) {
   const Plan p =
       plan_of(toy("", "layer:\n  x = linear(x, attn_q, attn_q.bias?) * gain? * (shift? | norm)\n"));
@@ -576,6 +600,8 @@ TEST(Language, OptionalTensors) {
   EXPECT_EQ(count(p, OpKind::arithmetic), 2);  // one a layer: by norm
 }
 
+// Requirement language.what-is-visible-where "what is visible where": what a layer makes ends with
+// it; what `model` made before the layers stays
 TEST(Language, ScopeOfALayer) {
   // What a layer makes ends with it; what it replaces stays.
   expect_error(
@@ -653,6 +679,7 @@ class Quick {
   std::clock_t start_ = std::clock();
 };
 
+// Verifies reports-loading.llama.cpp#19919.
 TEST(Language, ManyLayersAreQuick) {
   const Quick quick;
   const ModelPtr model = deep_model(4096, {"a.weight", "b.weight", "c.weight"});
@@ -704,6 +731,7 @@ TEST(Language, HostileTextIsQuick) {
 }
 
 // docs/formats/arch.md names every op and every attribute that a file can write.
+// Verifies language.list-of-operations.
 TEST(Language, TheDocumentListsEveryOperation) {
   const std::string doc = read_text(CULET_SOURCE_DIR "/docs/formats/arch.md");
   for (const Signature& s : signatures()) {

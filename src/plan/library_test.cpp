@@ -67,6 +67,8 @@ TEST(Library, BuiltIn) {
   EXPECT_TRUE(has(no_folder.error().message, "/no/such/folder"));
 }
 
+// Requirement language.origin-and-sha256 "origin and sha256": where the definition is from and the
+// sha256 of its text with all it includes
 TEST(Library, IncludeReplacesByNameAndKeepsLines) {
   const Compiled c = compiled(builtin(), "qwen3");
   const std::string llama = builtin().by_file_name("llama")->text;
@@ -149,6 +151,8 @@ TEST(Library, AMistakeInAnIncludeNamesThatFile) {
   EXPECT_TRUE(has(m, "base.arch:5:9: this parenthesis is never closed")) << m;
 }
 
+// Requirement language.a-folder-overrides "a folder overrides": a file adds or replaces an
+// architecture; a broken one disables it with its message, and nothing is fallen back to
 TEST(Library, AFolderAddsAnArchitecture) {
   Folder folder;
   folder.write("mine.arch", "arch-lang 1\narch phi3\ninclude qwen3\n");
@@ -181,6 +185,7 @@ TEST(Library, AFileTooLargeForMemoryIsNotRead) {
   EXPECT_EQ(library.error().code, ErrorCode::kExhausted);
 }
 
+// Verifies language.a-folder-overrides.
 TEST(Library, AFolderReplacesAFile) {
   Folder folder;
   const std::string llama = builtin().by_file_name("llama")->text;
@@ -217,6 +222,7 @@ TEST(Library, AFileOfAnotherNameMayTakeOverAnArchitecture) {
       << m;
 }
 
+// Verifies language.a-folder-overrides.
 TEST(Library, ABrokenFileDisablesItsArchitecture) {
   Folder folder;
   const std::string llama = builtin().by_file_name("llama")->text;
@@ -266,6 +272,7 @@ std::string lower(std::string s) {
   return s;
 }
 
+// Verifies language.missing-tensor.
 TEST(BadModels, AreRefusedForTheStatedReason) {
   const auto cases = nlohmann::json::parse(read_text(data("golden/bad-gguf/cases.json")));
   // What the reader accepts and the plan has to refuse; the rest is the model layer's matter.

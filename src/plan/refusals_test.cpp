@@ -112,6 +112,9 @@ TEST(Refusals, EveryUntouchedHeaderIsAccepted) {
   }
 }
 
+// Requirement language.nearly-right-files "nearly right files": of every decoder family a missing
+// tensor, one too many, heads of another width and an unknown scaling of positions are refused, and
+// the message names the culprit; so is each of the five published shapes of Gemma 4 in full size
 TEST(Refusals, AMissingTensor) {
   for (const Decoder& d : kDecoders) {
     Bytes bytes(d.header);
@@ -121,6 +124,7 @@ TEST(Refusals, AMissingTensor) {
   }
 }
 
+// Verifies language.nearly-right-files.
 TEST(Refusals, ATensorTooMany) {
   for (const Decoder& d : kDecoders) {
     Bytes bytes(d.header);
@@ -129,6 +133,7 @@ TEST(Refusals, ATensorTooMany) {
   }
 }
 
+// Verifies language.nearly-right-files.
 TEST(Refusals, HeadsOfAnotherWidth) {
   for (const Decoder& d : kDecoders) {
     for (const uint32_t width : {40u, 8u}) {
@@ -141,6 +146,7 @@ TEST(Refusals, HeadsOfAnotherWidth) {
   }
 }
 
+// Verifies language.nearly-right-files.
 TEST(Refusals, AnUnknownScalingOfPositions) {
   for (const Decoder& d : kDecoders) {
     Bytes bytes(d.header);
@@ -149,6 +155,7 @@ TEST(Refusals, AnUnknownScalingOfPositions) {
   }
 }
 
+// Verifies language.nearly-right-files.
 TEST(Refusals, WhatAFamilyDoesNotDo) {
   const Decoder granite{"granite", "granite", "", ""}, phi3{"phi3", "phi3", "", ""};
   Bytes experts("granite");

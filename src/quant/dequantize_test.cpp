@@ -28,6 +28,7 @@ TEST(TensorTypes, TableAndFunctionsAgree) {
   EXPECT_EQ(type_info(12u)->name, "Q4_K");
 }
 
+// Verifies files.quantized-types.
 TEST(Dequantize, Mxfp4EveryScaleAndCode) {
   // OCP Microscaling Formats 1.0: sign, 2 exponent bits (bias 1), 1 mantissa bit; scale 2^(e -
   // 127).

@@ -84,6 +84,11 @@ TEST(Quantize, EveryTypeThatIsRead) {
 
 // Errors of normal numbers. The bounds are 2 % above what is reached, so that a fit that became
 // worse is noticed.
+// Requirement files.making-quantized-files "making quantized files": the types that are read, by
+// scales that make weighted squares small: no type loses more than the files of another quantizer,
+// `Q8_0`, `F16` and `BF16` are its bytes; the same bytes for any threads and on every machine;
+// metadata and alignment stay; the source is never overwritten, and what fails or is stopped leaves
+// nothing
 TEST(Quantize, ErrorsOfNormalNumbers) {
   struct Bound {
     TensorType type;
@@ -151,6 +156,7 @@ TEST(Quantize, FloatsAreRounded) {
   }
 }
 
+// Verifies files.making-quantized-files.
 TEST(Quantize, WhatIsNotFiniteIsRefused) {
   for (const TensorType type : all_types()) {
     for (const float bad :
@@ -220,6 +226,7 @@ TEST(Quantize, OddBlocksStayWithinALevel) {
 }
 
 // The part of the promise that one machine can test; the emulated ARM build runs this, too.
+// Verifies files.making-quantized-files.
 TEST(Quantize, SameBytesOnEveryMachine) {
   const std::vector<float> x = numbers(256 * 32, 11);
   std::string found;

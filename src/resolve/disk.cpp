@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <span>
 #include <sys/stat.h>
 
 namespace culet::resolve {
@@ -53,25 +52,11 @@ uint64_t file_bytes(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? uint64_t(info.st_size) : 0;
 }
 
-Result<FileIdentity> identity_of(const std::string& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return tl::unexpected(base::os_error("read", path, errno));
-  constexpr int64_t kSecond = 1'000'000'000;
-  return FileIdentity{uint64_t(info.st_dev), uint64_t(info.st_ino), uint64_t(info.st_size),
-                      int64_t(info.st_mtim.tv_sec) * kSecond + int64_t(info.st_mtim.tv_nsec)};
-}
-
 Result<void> make_folders(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) return tl::unexpected(base::os_error("create", path, error.value()));
   return {};
-}
-
-Result<void> write_whole(const std::string& path, std::string_view text) {
-  CULET_TRY(base::NewFile file, base::NewFile::create(path));
-  CULET_TRY_VOID(file.write(std::as_bytes(std::span(text))));
-  return file.commit();
 }
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -82,12 +67,6 @@ std::string lower(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
   }
   return out;
-}
-
-bool is_hex(std::string_view text, size_t digits) {
-  return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
 }
 
 bool is_safe_relative(std::string_view path) {

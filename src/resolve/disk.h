@@ -1,6 +1,7 @@
 // Folders and small files of the stores: what std::filesystem says, without exceptions, in order.
 #pragma once
 
+#include "base/digest_cache.h"
 #include "base/new_file.h"
 #include "culet/result.h"
 
@@ -11,10 +12,16 @@
 
 namespace culet::resolve {
 
+using base::beside;
+using base::FileIdentity;
 using base::folder_of;
 using base::free_bytes;
+using base::identity_of;
 using base::in_words;
+using base::is_hex;
+using base::is_inside;
 using base::publish;
+using base::write_whole;
 
 struct DirEntry {
   std::string name;
@@ -33,22 +40,10 @@ bool is_folder(const std::string& path);
 // Size of a file; 0 when it is not there.
 uint64_t file_bytes(const std::string& path);
 
-// What must be unchanged for a file to count as unchanged.
-struct FileIdentity {
-  uint64_t device = 0, inode = 0, bytes = 0;
-  int64_t mtime_ns = 0;
-  bool operator==(const FileIdentity&) const = default;
-};
-Result<FileIdentity> identity_of(const std::string& path);
-
 Result<void> make_folders(const std::string& path);
-// The whole text or the file as it was before: written beside it, synced, renamed.
-Result<void> write_whole(const std::string& path, std::string_view text);
-
 std::string base_name(const std::string& path);
 std::string lower(std::string_view text);  // ASCII
 
-bool is_hex(std::string_view text, size_t digits);  // that many lower-case digits
 // A relative path of one or more components, none of them "", "." or "..", of printable ASCII
 // without backslash and colon, that can be joined to a folder without leaving it.
 bool is_safe_relative(std::string_view path);

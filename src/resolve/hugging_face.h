@@ -3,7 +3,7 @@
 // of a large file is its sha256.
 #pragma once
 
-#include "culet/models.h"
+#include "culet/hub.h"
 #include "culet/result.h"
 #include "resolve/places.h"
 

@@ -1,7 +1,7 @@
 // Every model of every place.
 #pragma once
 
-#include "culet/models.h"
+#include "culet/hub.h"
 #include "resolve/catalogue.h"
 #include "resolve/places.h"
 

@@ -1,6 +1,5 @@
-// The public calls of include/culet/models.h: the environment of this moment, then the layer.
-#include "culet/models.h"
-
+// The public calls of include/culet/hub.h: the environment of this moment, then the layer.
+#include "culet/hub.h"
 #include "resolve/catalogue.h"
 #include "resolve/list.h"
 #include "resolve/name.h"

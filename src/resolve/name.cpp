@@ -27,7 +27,7 @@ constexpr size_t kLongestName = 1000, kShownNames = 12;
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 Result<ModelRef> find_path(const Places& places, const std::string& name) {
-  const std::string path = expand_home(places, name);
+  const std::string path = base::expand_home(places.home, name);
   if (is_file(path)) return ModelRef{path, "path", "", "", {}};
   if (is_folder(path)) {
     return fail(ErrorCode::kInvalidArgument,
@@ -223,7 +223,7 @@ Result<ModelRef> find_model(const Places& places, const Catalogue& catalogue,
 Result<std::optional<ModelRef>> find_own_model(const Places& places, const Catalogue& catalogue,
                                                std::string_view name) {
   CULET_TRY(const std::string whole, checked_name(name));
-  const std::string path = expand_home(places, whole);
+  const std::string path = base::expand_home(places.home, whole);
   if (is_inside(path, places.cache) && path.find("/..") == path.npos && is_file(path)) {
     return std::optional(ModelRef{path, "path", "", "", {}});
   }
@@ -255,27 +255,11 @@ Result<RemovedModel> remove_model(const Places& places, const Catalogue& catalog
           ollama ? "run: ollama rm NAME" : (hub ? "run: hf cache delete" : "remove it yourself")));
 }
 
-namespace {
-
-Result<std::string> compute_digest(const Places& places, const std::string& path,
-                                   const ProgressFn& progress) {
-  CULET_TRY(const FileIdentity before, identity_of(path));
-  const auto report = [&](uint64_t done, uint64_t total) {
-    return !progress || progress({"hashing", done, total, path});
-  };
-  CULET_TRY(std::string sha256, base::sha256_file(path, report));
-  const auto after = identity_of(path);
-  if (after && *after == before) remember_digest(places, path, sha256);
-  return sha256;
-}
-
-}  // namespace
-
 Result<std::string> model_sha256(const Places& places, const ModelRef& model,
                                  const ProgressFn& progress) {
   if (!model.sha256.empty()) return model.sha256;
   if (auto known = known_digest(places, model.path)) return std::move(*known);
-  return compute_digest(places, model.path, progress);
+  return base::DigestCache(places.cache).compute(model.path, progress);
 }
 
 Result<std::vector<FileDigest>> model_digests(const Places& places, const ModelRef& model,
@@ -300,7 +284,7 @@ Result<std::vector<FileDigest>> model_digests(const Places& places, const ModelR
     const auto step = [&](const Progress& p) {
       return !progress || progress({"hashing", done + p.done, unknown, p.item});
     };
-    CULET_TRY(file.sha256, compute_digest(places, file.path, step));
+    CULET_TRY(file.sha256, base::DigestCache(places.cache).compute(file.path, step));
     done += file.bytes;
   }
   return files;

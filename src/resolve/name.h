@@ -1,7 +1,7 @@
 // MODEL, as a user writes it, to a file: the order of the places and what is said when none has it.
 #pragma once
 
-#include "culet/models.h"
+#include "culet/hub.h"
 #include "culet/result.h"
 #include "resolve/catalogue.h"
 #include "resolve/places.h"

@@ -42,6 +42,8 @@ class Names : public ::testing::Test {
 
 // ---------------------------------------------------------------- paths
 
+// Requirement names.paths "names: paths": an existing file first; what looks like a path never
+// searches a store
 TEST_F(Names, AnExistingFileIsAPath) {
   write_text(folder_ / "m.gguf", "x");
   const auto ref = find(folder_ / "m.gguf");
@@ -50,6 +52,7 @@ TEST_F(Names, AnExistingFileIsAPath) {
   EXPECT_EQ(ref->sha256, "");
 }
 
+// Verifies names.paths.
 TEST_F(Names, WhatLooksLikeAPathNeverSearchesStores) {
   for (const std::string name : {"/no/such.gguf", "./x", "../x", "~/x", "~user/x", "model.gguf",
                                  "org/repo/file.GGUF", "a\\b", "C:model", ".", ".."}) {
@@ -82,6 +85,8 @@ TEST_F(Names, FoldersAndEmptyNamesAreRefused) {
 
 // ---------------------------------------------------------------- Ollama
 
+// Requirement names.ollama "names: Ollama": host, namespace and tag have defaults, the model
+// layer's blob by its digest; digests that are none are refused
 TEST_F(Names, OllamaNamesHaveDefaults) {
   const std::string blob = add_ollama(places_, kLibrary + "tiny/latest", "one");
   const std::string other = add_ollama(places_, kLibrary + "tiny/q8", "two");
@@ -109,6 +114,10 @@ TEST_F(Names, AnotherNamespaceIsSuggestedNotTaken) {
   EXPECT_TRUE(mentions(error, "bob/tiny:latest")) << error;
 }
 
+// Requirement reports-loading.CVE-2024-39719 "CVE-2024-39719 to -39722: paths and digests of a
+// model store": names that leave the store and digests that are none are refused; also fuzzed
+// (`fuzz/catalogue_fuzz.cpp`)
+// Verifies names.ollama.
 TEST_F(Names, DigestsThatAreNoneAreRefused) {
   write_text(folder_ / "secret", "x");
   const std::string hex = sha256_of("x");
@@ -155,6 +164,7 @@ TEST_F(Names, DamagedOllamaModelsAreErrors) {
   EXPECT_TRUE(mentions(error_of("long"), "longer than"));
 }
 
+// Verifies names.ollama.
 TEST_F(Names, OtherLayersAreReportedOrIgnored) {
   add_ollama(places_, kLibrary + "tiny/latest", "one",
              R"({"mediaType": "application/vnd.ollama.image.projector", "digest": "x"},
@@ -168,6 +178,7 @@ TEST_F(Names, OtherLayersAreReportedOrIgnored) {
   EXPECT_TRUE(mentions(ref->notes[0], "projector"));
 }
 
+// Verifies names.ollama, reports-loading.CVE-2024-39719.
 TEST_F(Names, OllamaNamesThatLeaveTheStoreAreNone) {
   for (const std::string name :
        {"a/../b", "..", "a/b/c/d", "a:", "", "a:..", "a//b", "-x", "a b", "/a", "a/", "x:y:z/w"}) {
@@ -179,6 +190,8 @@ TEST_F(Names, OllamaNamesThatLeaveTheStoreAreNone) {
 
 // ---------------------------------------------------------------- Hugging Face
 
+// Requirement names.hugging-face "names: Hugging Face": `refs/main` is followed, a revision and a
+// quantization choose, projectors never are
 TEST_F(Names, RefsMainIsFollowedNotTheNewest) {
   const std::string wanted = add_hub(places_, kRepo, kCommitA, "m-Q8_0.gguf", "one");
   add_hub(places_, kRepo, kCommitB, "m-Q8_0.gguf", "two");
@@ -200,6 +213,7 @@ TEST_F(Names, RefsMainIsFollowedNotTheNewest) {
   EXPECT_TRUE(mentions(error_of("org/repo@nope"), "not its revision nope"));
 }
 
+// Verifies names.hugging-face.
 TEST_F(Names, WithoutRefsMainTheNewestIsTakenAndSaid) {
   add_hub(places_, kRepo, kCommitA, "m.gguf", "one");
   add_hub(places_, kRepo, kCommitB, "m.gguf", "two");
@@ -212,6 +226,7 @@ TEST_F(Names, WithoutRefsMainTheNewestIsTakenAndSaid) {
   EXPECT_TRUE(mentions(ref->origin, "refs/main is missing"));
 }
 
+// Verifies reports-loading.CVE-2024-39719.
 TEST_F(Names, RefsThatAreNoCommitAreRefused) {
   add_hub(places_, kRepo, kCommitA, "m.gguf", "one");
   const std::string texts[] = {"../../../etc", "", "aaaa", std::string(300, 'a')};
@@ -223,6 +238,7 @@ TEST_F(Names, RefsThatAreNoCommitAreRefused) {
   EXPECT_TRUE(mentions(error_of("org/repo"), "names no snapshot"));
 }
 
+// Verifies names.hugging-face.
 TEST_F(Names, TheQuantizationChooses) {
   set_ref(places_, kRepo, "main", kCommitA);
   for (const std::string file :
@@ -249,6 +265,7 @@ TEST_F(Names, SeveralCandidatesAreListed) {
   EXPECT_TRUE(mentions(error_of("org/repo:Q8_0"), "A-Q8_0.gguf, B-Q8_0.gguf"));
 }
 
+// Verifies names.hugging-face.
 TEST_F(Names, ProjectorsAloneAreNoModel) {
   set_ref(places_, kRepo, "main", kCommitA);
   add_hub(places_, kRepo, kCommitA, "mmproj-model-f16.gguf", "1");
@@ -369,6 +386,8 @@ TEST_F(Names, CatalogueNames) {
   EXPECT_EQ(find("smollm2")->sha256, model->sha256);
 }
 
+// Requirement names.a-name-that-is-nowhere "a name that is nowhere": the places that were searched,
+// up to twelve names that are there, the nearest one
 TEST_F(Names, AMissNamesThePlacesAndWhatThereIs) {
   std::string error = error_of("nothing-like-it");
   for (const std::string& part : {places_.ollama, places_.hugging_face, places_.cache,
@@ -470,11 +489,13 @@ TEST(PlacesTest, VariablesInTheirOrder) {
 
 // ---------------------------------------------------------------- digests, list, rm
 
+// Requirement names.provenance "provenance": path, origin, revision and sha256, which the place
+// knows or which is computed once; of every part of a split model
 TEST_F(Names, DigestsAreComputedOnceAndOnlyForThisFile) {
   const std::string path = folder_ / "m.gguf";
   write_text(path, "content");
   int reads = 0;
-  const auto count = [&reads](uint64_t, uint64_t) { return ++reads, true; };
+  const auto count = [&reads](const Progress&) { return ++reads, true; };
   const auto ref = find(path);
   EXPECT_EQ(*model_sha256(places_, *ref, count), sha256_of("content"));
   EXPECT_GT(reads, 0);
@@ -486,21 +507,22 @@ TEST_F(Names, DigestsAreComputedOnceAndOnlyForThisFile) {
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   EXPECT_EQ(*model_sha256(places_, *ref, count), sha256_of("changed"));
   EXPECT_GT(reads, 0);
-  const auto stop = [](uint64_t, uint64_t) { return false; };
+  const auto stop = [](const Progress&) { return false; };
   write_text(folder_ / "n.gguf", "other");
   EXPECT_EQ(model_sha256(places_, *find(folder_ / "n.gguf"), stop).error().code,
             ErrorCode::kCancelled);
 }
 
+// Verifies names.provenance.
 TEST_F(Names, EveryPartOfASplitModelHasItsDigest) {
   const std::string first = folder_ / "m-00001-of-00002.gguf";
   const std::string second = folder_ / "m-00002-of-00002.gguf";
   write_text(first, "one");
   write_text(second, "second");
   uint64_t last_done = 0, last_total = 0;
-  const auto note = [&](uint64_t done, uint64_t total) {
-    EXPECT_GE(done, last_done);
-    last_done = done, last_total = total;
+  const auto note = [&](const Progress& p) {
+    EXPECT_GE(p.done, last_done);
+    last_done = p.done, last_total = p.total;
     return true;
   };
   auto digests = model_digests(places_, *find(first), note);
@@ -523,6 +545,7 @@ TEST_F(Names, EveryPartOfASplitModelHasItsDigest) {
   EXPECT_TRUE(mentions(digests.error().message, second)) << digests.error().message;
 }
 
+// Verifies names.provenance.
 TEST_F(Names, TheHubKnowsTheDigestsOfAllParts) {
   add_hub(places_, "models--org--repo", std::string(40, 'a'), "m-00001-of-00002.gguf", "one");
   add_hub(places_, "models--org--repo", std::string(40, 'a'), "m-00002-of-00002.gguf", "second");
@@ -530,7 +553,7 @@ TEST_F(Names, TheHubKnowsTheDigestsOfAllParts) {
   ASSERT_TRUE(ref) << ref.error().message;
   bool asked = false;
   const auto digests =
-      model_digests(places_, *ref, [&asked](uint64_t, uint64_t) { return asked = true; });
+      model_digests(places_, *ref, [&asked](const Progress&) { return asked = true; });
   ASSERT_TRUE(digests) << digests.error().message;
   ASSERT_EQ(digests->size(), 2u);
   EXPECT_EQ((*digests)[0].sha256, sha256_of("one"));
@@ -552,6 +575,7 @@ TEST_F(Names, NotesBesideOwnFilesAreThoseOfTheScript) {
   EXPECT_EQ(known_digest(places_, path), std::nullopt);
 }
 
+// Verifies names.status.
 TEST_F(Names, ListShowsEveryPlace) {
   add_ollama(places_, kLibrary + "tiny/latest", tiny_gguf("llama"));
   add_ollama(places_, kLibrary + "junk/latest", "junk");

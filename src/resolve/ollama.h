@@ -5,7 +5,7 @@
 // latest.
 #pragma once
 
-#include "culet/models.h"
+#include "culet/hub.h"
 #include "culet/result.h"
 #include "resolve/places.h"
 

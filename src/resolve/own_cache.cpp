@@ -1,12 +1,8 @@
-// The digest notes beside a file are scripts/fetch_model's, member for member: {"sha256", "inode",
-// "bytes", "mtime_ns"}. Notes about files of other folders also have the path and the device,
-// because one folder holds them all.
 #include "resolve/own_cache.h"
 
 #include "base/files.h"
 #include "base/json.h"
 #include "base/os_error.h"
-#include "base/sha256.h"
 #include "resolve/disk.h"
 #include "resolve/fields.h"
 #include "resolve/gguf_files.h"
@@ -24,28 +20,6 @@ namespace {
 
 constexpr uint64_t kNoteBytes = 64 << 10;
 constexpr std::string_view kSourceFormat = "culet-source 1";
-
-std::string outside_note(const Places& places, const std::string& path) {
-  const std::string id = base::sha256_hex(std::as_bytes(std::span(path)));
-  return fmt::format("{}/.digests/{}", places.cache, id.substr(0, 32));
-}
-
-std::string real_path(const std::string& path) {
-  std::error_code error;
-  const auto real = std::filesystem::canonical(path, error);
-  return error ? path : real.string();
-}
-
-Json note_of(const FileIdentity& id, const std::string& sha256) {
-  return {{"sha256", sha256}, {"inode", id.inode}, {"bytes", id.bytes}, {"mtime_ns", id.mtime_ns}};
-}
-
-Json outside_note_of(const FileIdentity& id, const std::string& path, const std::string& sha256) {
-  Json note = note_of(id, sha256);
-  note["device"] = id.device;
-  note["path"] = path;
-  return note;
-}
 
 // A commit folder that a revision leads to.
 struct PulledCommit {
@@ -129,15 +103,6 @@ void list_ollama_files(const Places& places, std::vector<std::string>* problems,
 
 }  // namespace
 
-std::string beside(const std::string& path, std::string_view what) {
-  return fmt::format("{}/.{}.{}", folder_of(path), base_name(path), what);
-}
-
-bool is_inside(const std::string& path, const std::string& folder) {
-  return !folder.empty() && path.size() > folder.size() && path.starts_with(folder) &&
-         path[folder.size()] == '/';
-}
-
 // ---------------------------------------------------------------- where a file came from
 
 Result<Source> parse_source(std::string_view text) {
@@ -176,38 +141,11 @@ Result<void> write_source(const std::string& path, const Source& source) {
 // ---------------------------------------------------------------- digests
 
 std::optional<std::string> known_digest(const Places& places, const std::string& path) {
-  if (places.cache.empty()) return std::nullopt;
-  const auto id = identity_of(path);
-  const bool own = is_inside(path, places.cache);
-  const std::string real = own ? path : real_path(path);
-  const auto text =
-      base::read_file(own ? beside(path, "verified") : outside_note(places, real), kNoteBytes);
-  if (!id || !text) return std::nullopt;
-  constexpr int kDepth = 2;
-  const auto json = base::parse_json(*text, kDepth, kNoteBytes);
-  if (!json) return std::nullopt;
-  const std::string sha256 = text_of(*json, "sha256").value_or("");
-  const Json expected = own ? note_of(*id, sha256) : outside_note_of(*id, real, sha256);
-  const bool same =
-      std::all_of(expected.items().begin(), expected.items().end(), [&json](const auto& item) {
-        const Json* value = member(*json, item.key().c_str());
-        return value && *value == item.value();
-      });
-  return same && is_hex(sha256, 64) ? std::optional(sha256) : std::nullopt;
+  return base::DigestCache(places.cache).known(path);
 }
 
 void remember_digest(const Places& places, const std::string& path, const std::string& sha256) {
-  const auto id = identity_of(path);
-  if (!id || places.cache.empty()) return;
-  Result<void> done;
-  if (is_inside(path, places.cache)) {
-    done = write_whole(beside(path, "verified"), base::dump_json(note_of(*id, sha256)) + "\n");
-  } else if (make_folders(places.cache + "/.digests")) {
-    const std::string real = real_path(path);
-    done = write_whole(outside_note(places, real),
-                       base::dump_json(outside_note_of(*id, real, sha256)) + "\n");
-  }
-  if (!done) return;  // computed again next time
+  base::DigestCache(places.cache).remember(path, sha256);
 }
 
 // ---------------------------------------------------------------- finding

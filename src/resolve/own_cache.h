@@ -9,7 +9,7 @@
 // it came from); while it is fetched .FILE.part, .FILE.part.state and .NAME.lock.
 #pragma once
 
-#include "culet/models.h"
+#include "culet/hub.h"
 #include "culet/result.h"
 #include "resolve/catalogue.h"
 #include "resolve/hugging_face.h"
@@ -35,12 +35,8 @@ Result<Source> parse_source(std::string_view text);
 std::optional<Source> read_source(const std::string& path);
 Result<void> write_source(const std::string& path, const Source& source);
 
-// The name of a file's companion: ".FILE.<what>" in the same folder.
-std::string beside(const std::string& path, std::string_view what);
-
-// The digest that was computed for this very file (device, inode, size, time), if one was.
+// What base::DigestCache remembers in culet's cache folder.
 std::optional<std::string> known_digest(const Places& places, const std::string& path);
-// Remembers it; silently not when the cache folder cannot be written.
 void remember_digest(const Places& places, const std::string& path, const std::string& sha256);
 
 std::string catalogue_path(const Places& places, const CatalogueModel& model);
@@ -60,7 +56,5 @@ std::vector<OwnFile> list_own(const Places& places, const Catalogue& catalogue,
 
 // The model's file, its other parts, and everything culet keeps beside them; then empty folders.
 Result<RemovedModel> remove_own(const Places& places, const std::string& path);
-
-bool is_inside(const std::string& path, const std::string& folder);
 
 }  // namespace culet::resolve

@@ -1,7 +1,8 @@
 // Where models are kept and where they are fetched from, by the environment's rules.
 #pragma once
 
-#include <functional>
+#include "base/user_folders.h"
+
 #include <string>
 
 namespace culet::resolve {
@@ -19,12 +20,7 @@ struct Places {
   std::string pypi_index;
 };
 
-// The value of a variable, "" when it is not set.
-using Variables = std::function<std::string(const char*)>;
-Places places_from(const Variables& variables);
+Places places_from(const base::Variables& variables);
 Places places_from_environment();
-
-// "~" and "~/x" with the home folder in place of the "~"; anything else as it is.
-std::string expand_home(const Places& places, const std::string& path);
 
 }  // namespace culet::resolve

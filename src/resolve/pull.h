@@ -1,7 +1,7 @@
 // Fetching models: the only code of culet that uses the network.
 #pragma once
 
-#include "culet/models.h"
+#include "culet/hub.h"
 #include "culet/result.h"
 #include "resolve/catalogue.h"
 #include "resolve/http.h"

@@ -2,7 +2,7 @@
 // to its name only when size and sha256 are right.
 #pragma once
 
-#include "culet/models.h"
+#include "culet/hub.h"
 #include "culet/result.h"
 #include "resolve/http.h"
 #include "resolve/own_cache.h"

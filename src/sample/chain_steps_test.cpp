@@ -289,6 +289,7 @@ TEST(Chain, EveryStepAloneFollowsItsDefinition) {
   for (const auto& [options, what] : cases) expect_oracle(options, what);
 }
 
+// Verifies answers.sampler.
 TEST(Chain, AllStepsTogetherFollowTheOracle) {
   for (int i = 0; i < 40; ++i) {
     std::mt19937 rng(static_cast<uint32_t>(i));

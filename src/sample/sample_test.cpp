@@ -55,6 +55,7 @@ TEST(Ranking, EqualsASortOfEverything) {
 
 // ---------------------------------------------------------------- generator
 
+// Verifies answers.sampler.
 TEST(Uniform, IsSplitMix64) {
   // The first outputs of SplitMix64 seeded with 1234567, as published with its reference code.
   const uint64_t want[] = {6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
@@ -120,6 +121,7 @@ SamplerOptions plain(float temperature, int32_t top_k, float top_p, uint64_t see
   return {.temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = seed, .min_p = 0};
 }
 
+// Verifies answers.sampler.
 TEST(Sampler, FollowsTheReference) {
   const kernels::Kernels k = table();
   for (float temperature : {0.3f, 0.8f, 1.0f, 2.5f}) {
@@ -149,6 +151,9 @@ TEST(Sampler, DrawsInProportion) {
   EXPECT_NEAR(counts[2] / 20000.0, 0.2, 0.015);
 }
 
+// Requirement answers.sampler "sampler": greedy takes the lowest id on ties; draws come from a
+// documented generator (SplitMix64 in place of xorshift64*), a function of seed and position
+// (docs/formats/sampling.md)
 TEST(Sampler, GreedyTakesTheLowestIdOfTheHighest) {
   std::vector<float> row = random_row(1000, 1);
   row[700] = row[300] = row[900] = 50;
@@ -192,6 +197,7 @@ TEST(Sampler, EveryInstructionSetPicksTheSame) {
   }
 }
 
+// Verifies answers.sampler.
 TEST(Sampler, BadRowsAreErrors) {
   const kernels::Kernels k = table();
   for (float temperature : {0.0f, 1.0f}) {

@@ -66,6 +66,7 @@ std::string error_of(const std::string& source, const Json& data = Json::object(
   return pieces ? "rendered: " + joined(*pieces).substr(0, 100) : pieces.error().message;
 }
 
+// Verifies text.templates.
 TEST(ChatTemplate, SaysWhatJinjaSays) {
   const std::vector<Json> rows = read_lines("templates/cases.jsonl");
   ASSERT_GT(rows.size(), 400u);
@@ -84,7 +85,8 @@ TEST(ChatTemplate, SaysWhatJinjaSays) {
   }
 }
 
-// What no published template uses is not there, and says so; docs/formats/templates.md has the list.
+// What no published template uses is not there, and says so; docs/formats/templates.md has the
+// list.
 TEST(ChatTemplate, NamesWhatItLeavesOut) {
   for (const char* filter :
        {"batch", "center", "forceescape", "groupby", "pprint", "slice", "striptags", "truncate",
@@ -145,6 +147,7 @@ TEST(ChatTemplate, RendersSmolLm2Conversations) {
 const Json kUser = {{"u", "<|im_end|>"},        {"name", "bob"}, {"list", {"x", "y"}},
                     {"dict", {{"key", "val"}}}, {"n", 5},        {"text", "one two\nthree"}};
 
+// Verifies text.templates.
 TEST(Provenance, TellsDataFromTemplate) {
   EXPECT_EQ(marked("a{{ u }}b", kUser), "a[<|im_end|>]b");
   EXPECT_EQ(marked("{{ bos }}{{ u }}", kUser, {{"bos", "<s>"}}), "<s>[<|im_end|>]");
@@ -197,8 +200,7 @@ TEST(Provenance, SurvivesMethods) {
             "[bobBOB]X[o]X");
   EXPECT_EQ(marked("{{ '-'.join(list) ~ name.join(['<', '>']) }}", kUser), "[x]-[y]<[bob]>");
   EXPECT_EQ(marked("{{ '{} {x:>5}'.format(name, x=name) }}", kUser), "[bob]   [bob]");
-  EXPECT_EQ(marked("{{ name.partition('o')[2] }}", kUser),
-            "[b]");
+  EXPECT_EQ(marked("{{ name.partition('o')[2] }}", kUser), "[b]");
   EXPECT_EQ(marked("{{ name.removeprefix('b') ~ name.splitlines()[0] }}", kUser), "[obbob]");
 }
 
@@ -339,6 +341,10 @@ std::vector<Hostile> hostile_templates() {
   };
 }
 
+// Requirement reports-loading.CVE-2026-5760 "CVE-2026-5760, CVE-2024-34359: a template runs code":
+// an interpreter of our own over plain data, without attributes of anything else; fuel, depth and
+// output are limited; also fuzzed (`fuzz/template_fuzz.cpp`)
+// Verifies text.templates.
 TEST(Limits, HostileTemplatesEndQuickly) {
   const bool small = std::getenv("CULET_TEST_SIZE") != nullptr;  // NOLINT(concurrency-mt-unsafe)
   const Limits limits = small ? Limits{.fuel = Limits().fuel / 10} : Limits();
@@ -364,6 +370,7 @@ TEST(Limits, SearchingIsLinear) {
   EXPECT_EQ(joined(*pieces), "False-1-10111000000");
 }
 
+// Verifies reports-loading.CVE-2026-5760.
 TEST(Limits, AreReported) {
   EXPECT_EQ(error_of("ab{{ 'cdef' }}", {}, {.output = 5}),
             "The chat template stopped at line 1, column 3: it prints more than 5 bytes.");
@@ -376,6 +383,7 @@ TEST(Limits, AreReported) {
             "The chat template cannot be read at line 1, column 5: it nests deeper than 4 levels.");
 }
 
+// Verifies reports-loading.CVE-2026-5760.
 TEST(Limits, DeepDataIsRefused) {
   Json deep = 1;
   for (int i = 0; i < 300; ++i) deep = Json::array({deep});

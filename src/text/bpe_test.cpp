@@ -138,6 +138,7 @@ TEST(Bpe, EveryByteComesBack) {
 }
 
 // docs/decisions/0007: no composition, also where the published tokenizer composes.
+// Verifies text.byte-level-bpe.
 TEST(Bpe, TextIsNotNormalized) {
   const auto t = TestVocabulary::bpe("qwen2").make();
   ASSERT_TRUE(t);

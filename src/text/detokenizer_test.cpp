@@ -18,6 +18,7 @@ std::string streamed(std::string_view bytes) {
 
 const std::string kBad = "\xef\xbf\xbd";
 
+// Verifies answers.stream.
 TEST(Detokenizer, HoldsBackUnfinishedCharacters) {
   EXPECT_EQ(streamed("ab"), "a|b|$");
   EXPECT_EQ(streamed("\xc3\xa9"), "|\xc3\xa9|$");

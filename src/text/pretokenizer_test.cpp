@@ -92,11 +92,13 @@ TEST(Pretokenizer, LongRunsTakeLinearTime) {
 }
 
 // U+180E is no white space in Unicode, though PCRE2's \s has it; U+0085 and U+3000 are.
+// Verifies reports-bits.llama.cpp#8338.
 TEST(Pretokenizer, WhiteSpaceIsUnicodes) {
   EXPECT_EQ(words("gpt-2", "\xe1\xa0\x8e\xe1\xa0\x8e!"), "[\xe1\xa0\x8e\xe1\xa0\x8e!]");
   EXPECT_EQ(words("gpt-2", "!\xe3\x80\x80\xc2\x85"), "[!][\xe3\x80\x80\xc2\x85]");
 }
 
+// Verifies text.byte-level-bpe.
 TEST(Pretokenizer, EveryRowCompilesAndHasAName) {
   EXPECT_GE(pretokenizer_rows().size(), 4u);
   for (const PretokenizerRow& row : pretokenizer_rows()) {

@@ -35,6 +35,7 @@ std::string expected(const std::vector<std::string>& texts, std::string_view tex
   return out;
 }
 
+// Verifies reports-bits.llama.cpp#8349.
 TEST(SpecialMatcher, LongestAtEachPositionLeftmostFirst) {
   EXPECT_EQ(found({"a", "ab", "abcd", "cd"}, "xabcabcd"), "1:ab 4:abcd ");
   EXPECT_EQ(found({"\n", "\n\n"}, "\n\n\nx\n"), "0:\n\n 2:\n 4:\n ");

@@ -19,6 +19,8 @@ TestVocabulary plain(bool byte_tokens = true) {
   return v;
 }
 
+// Requirement text.sentencepiece "SentencePiece": highest score first, leftmost among equals, bytes
+// for what is no token; the reference's ids
 TEST(Spm, HighestScoreFirstLeftmostAmongEquals) {
   TestVocabulary v = plain();
   const Token a = v.token("a", TokenKind::kNormal, -9), b = v.token("b", TokenKind::kNormal, -9);
@@ -35,6 +37,7 @@ TEST(Spm, HighestScoreFirstLeftmostAmongEquals) {
 }
 
 // Ranks as scores: the sum of scores would prefer the two halves.
+// Verifies text.sentencepiece.
 TEST(Spm, IsNotASearchForTheBestSum) {
   TestVocabulary v = plain();
   v.token("t", TokenKind::kNormal, -50);
@@ -61,6 +64,7 @@ TEST(Spm, PositiveZeroAndNegativeScoresAreOrdered) {
   }
 }
 
+// Verifies text.sentencepiece.
 TEST(Spm, WhatIsNoTokenFallsBackToBytes) {
   const auto t = plain().make();
   ASSERT_TRUE(t);
@@ -112,6 +116,8 @@ TEST(Spm, InvalidBytesComeBackUnchangedAndTakeInNoSpace) {
   }
 }
 
+// Requirement reports-bits.llama.cpp#8349 "ggml-org/llama.cpp#8349: a user-defined token not
+// matched": such tokens are matched before anything else happens to the text
 TEST(Spm, UserDefinedTokensAreMatchedBeforeSpacesAreMarked) {
   TestVocabulary v = plain();
   const Token three = v.token("   ", TokenKind::kUserDefined);
@@ -136,6 +142,7 @@ TEST(Spm, MergingNeverMakesAControlUnusedOrByteToken) {
   EXPECT_EQ(ids_of(*t, "<s>", false, true), (Ids{kBos}));
 }
 
+// Verifies reports-loading.llama.cpp#25969.
 TEST(Spm, BadScoresAndByteTokensAreRefused) {
   TestVocabulary few = plain();
   few->scores.pop_back();
@@ -175,6 +182,9 @@ TestVocabulary gemma4() {
   return v;
 }
 
+// Requirement reports-bits.notorch#44 "ariannamethod/notorch#44: a file with merges and scores;
+// guessing picks the wrong algorithm": `tokenizer.ggml.model` alone chooses; ids are compared, not
+// text
 TEST(Gemma4, MergesDecideAndScoresDoNot) {
   TestVocabulary v = gemma4();
   const Token bc = v.merge("b", "c"), ab = v.merge("a", "b");
@@ -189,6 +199,7 @@ TEST(Gemma4, MergesDecideAndScoresDoNot) {
   EXPECT_EQ(t->detokenize(ids_of(*t, "ab a"), false, false), "ab a");
 }
 
+// Verifies reports-bits.llama.cpp#21343.
 TEST(Gemma4, NewlinesMergeAndOtherBytesFallBack) {
   TestVocabulary v = gemma4();
   const Token two = v.merge("\n", "\n"), four = v.merge("\n\n", "\n\n");

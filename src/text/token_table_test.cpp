@@ -47,6 +47,8 @@ TEST(TokenTable, OnlyNormalAndUserDefinedTokensArePlain) {
   EXPECT_EQ(t->find("c"), 2);
 }
 
+// Requirement reports-loading.llama.cpp#25969 "ggml-org/llama.cpp#25969, #26511, #27226: the byte
+// token `<0x-1>` writes at index -1": two hexadecimal digits and nothing else
 TEST(TokenTable, ByteTextsAreParsedStrictly) {
   const auto t = table({"<0x0A>", "<0xff>", "<0xG0>", "<0x0A", "<0x0A> ", "0x0A", "<0x 1>", ""});
   ASSERT_TRUE(t);
@@ -55,6 +57,7 @@ TEST(TokenTable, ByteTextsAreParsedStrictly) {
   for (Token i = 2; i < 8; ++i) EXPECT_EQ(t->byte(i), std::nullopt) << t->text(i);
 }
 
+// Verifies reports-loading.CVE-2025-49847.
 TEST(TokenTable, RefusesWhatCannotBe) {
   EXPECT_EQ(table({}).error().code, ErrorCode::kCorrupt);
   const auto few = table({"a", "b"}, {TokenKind::kNormal});

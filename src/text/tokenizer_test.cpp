@@ -85,6 +85,8 @@ TEST(Tokenizer, ATextTokenNeverSwallowsAControlTokenOfTheTemplate) {
   EXPECT_EQ(c.pieces({{"x", false}, {"<|a|>", true}}), (Ids{'x', c.a}));
 }
 
+// Requirement text.bos "BOS": what the file says, else yes for SentencePiece and no for BPE; never
+// twice
 TEST(Tokenizer, BosAndEosAsTheFileAsks) {
   Chat c;
   c.v->bos = c.a;
@@ -106,6 +108,7 @@ TEST(Tokenizer, BosAndEosAsTheFileAsks) {
   EXPECT_EQ(t->detokenize(Ids{c.a, c.hi, c.b}, false, false), "Hi");
 }
 
+// Verifies text.bos.
 TEST(Tokenizer, SentencePieceDefaults) {
   TestVocabulary v = TestVocabulary::spm();
   const auto t = v.make();
@@ -153,6 +156,7 @@ TEST(Tokenizer, FindIsExactAndPiecesOfOddIdsAreEmpty) {
   EXPECT_EQ(t->piece(c.tag, false), "<tag>");
 }
 
+// Verifies reports-bits.notorch#44.
 TEST(Tokenizer, WrongModelsAndIdsAreRefused) {
   Chat c;
   c.v->model = "wordpiece";

@@ -35,6 +35,8 @@ TEST(Unigram, TheHighestSumIsTaken) {
 }
 
 // Of all cuttings, tried one by one, none has a higher sum.
+// Requirement text.unigram "unigram": the cutting with the highest sum of scores, after the file's
+// table of characters; SentencePiece's own ids
 TEST(Unigram, NoCuttingIsBetter) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {
@@ -243,6 +245,7 @@ TEST(Charsmap, DamagedTablesAreRefused) {
 }
 
 // Any units at all: no read outside, no endless search.
+// Verifies text.unigram.
 TEST(Charsmap, AnyBytesAreBounded) {
   std::mt19937 random(9);
   for (int round = 0; round < 300; ++round) {

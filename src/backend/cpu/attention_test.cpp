@@ -247,6 +247,7 @@ std::vector<std::vector<float>> encode(Prepared* p, const std::vector<std::vecto
   return out;
 }
 
+// Verifies answers.embed.
 TEST(OwnKeys, AgainstTheOracle) {
   for (const AttentionShape& shape : kEncoders) {
     AttentionModel m(shape);
@@ -266,6 +267,7 @@ TEST(OwnKeys, AgainstTheOracle) {
 }
 
 // Sequences long enough for several parts, and so many that their blocks do not fit at once.
+// Verifies answers.embed.
 TEST(OwnKeys, ThreadsAndCompanyChangeNothing) {
   for (const AttentionShape& shape : {AttentionShape{.heads = 3,
                                                      .kv_heads = 1,

@@ -144,6 +144,7 @@ class Decoder {
 
 constexpr Limits kWide{256, 256};
 
+// Verifies reports-bits.llama.cpp#28368.
 TEST(Executor, FusedThreadsAndPassesChangeNothing) {
   const std::vector<int32_t> tokens = some_tokens(90);
   for (bool integer : {true, false}) {
@@ -178,6 +179,7 @@ TEST(Executor, EveryInstructionSetGivesTheSameBits) {
   }
 }
 
+// Verifies reports-bits.llama.cpp#28368.
 TEST(Executor, SessionsInOneBatchAreAsAlone) {
   Decoder d(true, true);
   Prepared p(d.model, 2, kWide);
@@ -244,6 +246,7 @@ TEST(Executor, OnlyWantedRowsComeOut) {
               "row after unwanted ones");
 }
 
+// Verifies memory.kv-isolation.
 TEST(Executor, RewindGivesTheSameBitsAgain) {
   Decoder d(true, true);
   Prepared p(d.model, 1, kWide);
@@ -326,6 +329,7 @@ std::unique_ptr<cache::CacheSet> filled(const Prepared& p, const Decoder& d, int
   return caches;
 }
 
+// Verifies memory.memory-known-in-advance.
 TEST(Executor, ScratchDoesNotGrowWithTheContext) {
   Decoder d(true, true);
   const std::vector<int32_t> tokens = some_tokens(64), wanted = {0};
@@ -358,6 +362,7 @@ TEST(Executor, ScratchDoesNotGrowWithTheContext) {
   }
 }
 
+// Verifies memory.pool.
 TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
   Decoder d(true, true);
   Prepared p(d.model, 1, kWide);
@@ -413,6 +418,7 @@ TEST(Executor, HandedInRowsAreTheCallers) {
   EXPECT_EQ(caches->length(), 7);
 }
 
+// Verifies files.quantized-types.
 TEST(Executor, OpsAndTypesWithoutKernelsAreRefusedByName) {
   base::ThreadPool pool(1);
   const kernels::Kernels kernels = kernel_table();
@@ -447,6 +453,7 @@ TEST(Executor, OpsAndTypesWithoutKernelsAreRefusedByName) {
   EXPECT_NE(made.error().message.find("F32"), std::string::npos) << made.error().message;
 }
 
+// Verifies reports-loading.xllama#58.
 TEST(Executor, ProgressEndsAtAll) {
   Decoder d(true, true);
   base::ThreadPool pool(2);

@@ -116,6 +116,9 @@ TEST(Route, IsItsFormula) {
   }
 }
 
+// Requirement arithmetic.experts "experts": rows grouped by expert, so that a pass is matrix by
+// matrix; what no row chose is not read; ties of the router go to the lowest index; sums in
+// ascending order of the expert, the same bits however rows are passed
 TEST(Route, TiesTakeTheLowestIndex) {
   constexpr int32_t kExperts = 9;
   std::vector<float> scores;
@@ -332,6 +335,7 @@ std::vector<double> in_double(const ExpertsModel& m, int32_t token, const float*
   return sum;
 }
 
+// Verifies arithmetic.experts.
 TEST(Experts, AreTheirFormula) {
   const std::vector<int32_t> tokens = some_tokens(11);
   for (const auto function : {plan::Activation::kSilu, plan::Activation::kGelu,
@@ -386,6 +390,7 @@ void expect_defined(const ExpertsModel& m, const std::string& what) {
   }
 }
 
+// Verifies arithmetic.experts.
 TEST(Experts, EveryTypeIsItsDefinitionToTheBit) {
   const size_t step = kernels::test::small_tests() ? 4 : 1;
   const auto types = kernels::test::all_types();
@@ -459,6 +464,7 @@ TEST(Experts, OneHasAllRows) {
 }
 
 // The pages of what nobody chose are taken away: reading one of them would end the test.
+// Verifies arithmetic.experts.
 TEST(Experts, WhatNobodyChoseIsNotRead) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   ExpertsModel m({256, 512, 6, 2}, TensorType::Q4_0, TensorType::Q4_0, true, true, true,
@@ -489,6 +495,7 @@ TEST(Experts, WhatNobodyChoseIsNotRead) {
   std::remove(path.c_str());
 }
 
+// Verifies arithmetic.experts.
 TEST(Experts, CostsAreOfTheChosenOnes) {
   const ExpertsModel m({64, 96, 6, 2}, TensorType::Q8_0, TensorType::Q8_0, true, false, true,
                        plan::Activation::kSilu, favoring(6, {1, 4, 5}));

@@ -118,6 +118,11 @@ class Chain {
   std::string folder_;
 };
 
+// Requirement files.mapping "mapping": repacked weights replace their pages; with `--no-repack`
+// processes share them
+// Requirement reports-loading.llama.cpp#12149 "ggml-org/llama.cpp#12149, #16761, #19578: repacking
+// beside a mapping doubles the memory": the source's pages are released tensor by tensor; what will
+// be needed is told and checked before
 TEST(Residency, PagesOfRepackedMatricesAreReleased) {
   const Chain chain;
   base::ThreadPool pool(2);
@@ -132,6 +137,10 @@ TEST(Residency, PagesOfRepackedMatricesAreReleased) {
 }
 
 // Its table is packed for the products, and of its mapping only looked-up rows are there.
+// Requirement reports-loading.llama.cpp#20396 "ggml-org/llama.cpp#20396: a tied embedding kept
+// twice": packed once; of the mapping only the rows that are looked up come back, as pages that the
+// system may drop
+// Verifies language.alternative-tensor.
 TEST(Residency, ATiedEmbeddingIsNotKeptTwice) {
   const Chain chain(ChainKind::kTied);
   base::ThreadPool pool(2);
@@ -145,6 +154,7 @@ TEST(Residency, ATiedEmbeddingIsNotKeptTwice) {
 }
 
 // An endless text looks up every row of a table sooner or later; their pages do not add up.
+// Verifies memory.memory-known-in-advance.
 TEST(Residency, RowsOfALongTextDoNotStay) {
   const Chain chain;
   base::ThreadPool pool(2);
@@ -178,6 +188,7 @@ TEST(Residency, OfAGatheredTableOnlyRowsAreThere) {
   }
 }
 
+// Verifies files.mapping.
 TEST(Residency, WithoutRepackingNothingIsCopied) {
   const Chain chain;
   base::ThreadPool pool(2);
@@ -192,6 +203,7 @@ TEST(Residency, WithoutRepackingNothingIsCopied) {
 }
 
 // A child process runs the same model; while it lives, the pages here are counted as shared.
+// Verifies files.mapping.
 TEST(Residency, ProcessesShareThePagesOfWhatIsNotRepacked) {
   const Chain chain;
   const kernels::Kernels kernels = kernel_table();
