@@ -551,3 +551,12 @@ Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOp
 }
 
 }  // namespace culet::model
+
+namespace culet {
+
+std::string_view kind_name(ModelKind kind) {
+  constexpr std::string_view kNames[] = {"decoder", "encoder", "draft"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+}  // namespace culet
