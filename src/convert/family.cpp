@@ -35,7 +35,8 @@ std::vector<std::string> words_of(std::string_view list) {
 // Whether an expression speaks of the layer it is for.
 bool names_layer(std::string_view text) {
   const auto part_of_name = [&](size_t at) {
-    return at < text.size() && (std::isalnum(uint8_t(text[at])) || text[at] == '_');
+    const char c = at < text.size() ? text[at] : ' ';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   };
   for (size_t at = text.find('i'); at != std::string_view::npos; at = text.find('i', at + 1)) {
     if (!part_of_name(at + 1) && (at == 0 || !part_of_name(at - 1))) return true;

@@ -6,10 +6,13 @@
 // counts.
 #include "plan/arch_lex.h"
 
+#include "base/check.h"
+#include "base/numbers.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
+#include <optional>
 
 namespace culet::plan {
 namespace {
@@ -122,11 +125,11 @@ class Lexer {
     if (at_ < text_.size() && is_name_start(text_[at_]))
       return error(line_, column(),
                    "a letter right behind a number; put a space or an operator between them");
-    const double value =
-        std::strtod(std::string(text_.substr(begin, at_ - begin)).c_str(), nullptr);
-    if (!std::isfinite(value))
+    const std::optional<double> value = base::parse_double(text_.substr(begin, at_ - begin));
+    CULET_CHECK(value.has_value());
+    if (!std::isfinite(*value))
       return error(line_, static_cast<int>(begin - line_start_) + 1, "this number is too large");
-    push(LexToken::Kind::kNumber, begin, value);
+    push(LexToken::Kind::kNumber, begin, *value);
     return {};
   }
 

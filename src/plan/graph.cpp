@@ -5,6 +5,7 @@
 // exist outside (that is how x flows), everything else it makes is gone when the layer ends.
 #include "plan/graph.h"
 
+#include "base/numbers.h"
 #include "plan/arch_lex.h"
 #include "plan/attributes.h"
 #include "plan/manifest.h"
@@ -797,7 +798,7 @@ class Builder {
         return {};
       }
       case K::kNumber: {
-        double n = rule.has_default ? std::stod(rule.default_text) : 0;
+        double n = base::parse_double(rule.default_text).value_or(0);
         if (given) {
           CULET_TRY(n, facts_.number(*given, layer_));
         }
