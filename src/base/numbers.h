@@ -3,10 +3,6 @@
 #pragma once
 
 #include <locale.h>
-#ifdef __APPLE__
-#include <xlocale.h>
-#endif
-
 #include <optional>
 #include <string_view>
 
