@@ -137,6 +137,11 @@ struct ArchFile {
       if (b.name == name) return &b;
     return nullptr;
   }
+  const CacheDecl* cache(std::string_view name) const {
+    for (const CacheDecl& c : caches)
+      if (c.name == name) return &c;
+    return nullptr;
+  }
 };
 
 }  // namespace culet::plan

@@ -100,17 +100,17 @@ TEST(Families, LlamaIsWhatItsFileSays) {
     EXPECT_EQ(c.kv_heads, kv);
     const auto attends = ops_of(plan, OpKind::attend, l);
     ASSERT_EQ(attends.size(), 1u);
-    const Attributes& a = attends[0]->attr;
+    const auto& a = attends[0]->attr.as<AttendAttributes>();
     const auto ropes = ops_of(plan, OpKind::rope, l);
     EXPECT_EQ(std::count_if(ropes.begin(), ropes.end(),
-                            [](const Op* op) { return op->attr.rope_pinned; }),
+                            [](const Op* op) { return op->attr.as<RopeAttributes>().pinned; }),
               1);
     EXPECT_EQ(a.cache, l);
     EXPECT_EQ(a.heads, heads);
     EXPECT_EQ(a.kv_heads, kv);
     EXPECT_FLOAT_EQ(a.scale, 1 / std::sqrt(static_cast<float>(a.head_dim)));
     EXPECT_EQ(a.mask, Mask::kCausal);
-    EXPECT_TRUE(ops_of(plan, OpKind::rope, l)[0]->attr.rope_adjacent);
+    EXPECT_TRUE(ops_of(plan, OpKind::rope, l)[0]->attr.as<RopeAttributes>().adjacent);
   }
   const auto vocabulary = static_cast<int32_t>(model->file.tensor("token_embd.weight")->dims[1]);
   EXPECT_EQ(value(plan, plan.output("logits")).width, vocabulary);
@@ -129,7 +129,7 @@ TEST(Families, Llama3RopeReadsTheFactors) {
 
 TEST(Families, QwenRotatesHalvesAndReadsBiases) {
   const Plan qwen2 = plan_of("qwen2", "qwen2", {.fuse = false});
-  EXPECT_FALSE(ops_of(qwen2, OpKind::rope)[0]->attr.rope_adjacent);
+  EXPECT_FALSE(ops_of(qwen2, OpKind::rope)[0]->attr.as<RopeAttributes>().adjacent);
   int with_bias = 0;
   for (const Op* op : ops_of(qwen2, OpKind::linear)) with_bias += op->weights[1] != kNone;
   EXPECT_EQ(with_bias, 3 * qwen2.n_layers);
@@ -188,7 +188,7 @@ TEST(Families, Gemma3MixesWindowsAndGlobalLayers) {
   std::set<int32_t> seen;
   for (const Op* op : ops_of(plan, OpKind::rope)) {
     const bool local = (op->layer + 1) % period != 0;
-    const RopeSpec& rope = plan.ropes[static_cast<size_t>(op->attr.rope)];
+    const RopeSpec& rope = plan.ropes[static_cast<size_t>(op->attr.as<RopeAttributes>().rope)];
     EXPECT_EQ(rope.base, local ? 10000 : 1000000);
     const CacheSpec& cache = plan.caches[static_cast<size_t>(op->layer)];
     EXPECT_EQ(cache.policy, local ? CachePolicy::kWindow : CachePolicy::kGlobal);
@@ -237,7 +237,8 @@ TEST(Families, Gemma3LinearStretchesOnlyGlobalLayers) {
   const Plan plan = plan_of("gemma3-linear", "gemma3");
   for (const Op* op : ops_of(plan, OpKind::rope)) {
     const bool local = plan.caches[static_cast<size_t>(op->layer)].policy == CachePolicy::kWindow;
-    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.rope)].scale, local ? 1 : 1 / factor);
+    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.as<RopeAttributes>().rope)].scale,
+              local ? 1 : 1 / factor);
   }
 }
 
@@ -250,7 +251,7 @@ TEST(Families, Gemma4SharesTheDonorsCaches) {
   for (int32_t l = 0; l < 9; ++l) {
     const auto attends = ops_of(plan, OpKind::attend, l);
     ASSERT_EQ(attends.size(), 1u);
-    const Attributes& a = attends[0]->attr;
+    const auto& a = attends[0]->attr.as<AttendAttributes>();
     const bool global = l % 3 == 2;
     EXPECT_EQ(a.cache, reads[l]) << "layer " << l;
     EXPECT_EQ(a.head_dim, global ? 32 : 16);
@@ -260,7 +261,8 @@ TEST(Families, Gemma4SharesTheDonorsCaches) {
     const auto ropes = ops_of(plan, OpKind::rope, l);
     const size_t pinned = global ? 1 : 0;  // the query that a stream's pinned keys see
     EXPECT_EQ(ropes.size(), (l < 6 ? 2u : 1u) + pinned);
-    const RopeSpec& rope = plan.ropes[static_cast<size_t>(ropes[0]->attr.rope)];
+    const RopeSpec& rope =
+        plan.ropes[static_cast<size_t>(ropes[0]->attr.as<RopeAttributes>().rope)];
     EXPECT_EQ(rope.base, global ? 1000000 : 10000);
     EXPECT_EQ(rope.factors != kNone, global);
     EXPECT_EQ(ops_of(plan, OpKind::view_layer, l).size(), 1u);
@@ -284,10 +286,11 @@ TEST(Families, Gemma4DenseAndExperts) {
   const Plan moe = plan_of("gemma4-moe", "gemma4");
   EXPECT_EQ(count(moe, OpKind::experts), 4);
   const Op& route = *ops_of(moe, OpKind::route)[0];
-  EXPECT_EQ(route.attr.top, 2);
-  EXPECT_TRUE(route.attr.renormalise);
+  EXPECT_EQ(route.attr.as<RouteAttributes>().top, 2);
+  EXPECT_TRUE(route.attr.as<RouteAttributes>().renormalise);
   EXPECT_EQ(value(moe, route.out[0]).dims, (std::array<int32_t, 3>{2, 2, 0}));
-  EXPECT_EQ(ops_of(moe, OpKind::experts)[0]->attr.activation, Activation::kGelu);
+  EXPECT_EQ(ops_of(moe, OpKind::experts)[0]->attr.as<ExpertsAttributes>().activation,
+            Activation::kGelu);
 }
 
 TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
@@ -296,11 +299,12 @@ TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
   ASSERT_EQ(plan.caches.size(), 5u);
   const int32_t reads[] = {0, 1, 2, 3, 4, 3, 3, 3, 3, 4};
   for (int32_t l = 0; l < 10; ++l) {
-    EXPECT_EQ(ops_of(plan, OpKind::attend, l)[0]->attr.cache, reads[l]) << "layer " << l;
+    EXPECT_EQ(ops_of(plan, OpKind::attend, l)[0]->attr.as<AttendAttributes>().cache, reads[l])
+        << "layer " << l;
     EXPECT_EQ(ops_of(plan, OpKind::append, l).size(), l < 5 ? 1u : 0u);
     const bool global = l % 5 == 4;
-    const RopeSpec& rope =
-        plan.ropes[static_cast<size_t>(ops_of(plan, OpKind::rope, l)[0]->attr.rope)];
+    const RopeSpec& rope = plan.ropes[static_cast<size_t>(
+        ops_of(plan, OpKind::rope, l)[0]->attr.as<RopeAttributes>().rope)];
     EXPECT_EQ(rope.base, global ? 1000000 : 10000);
     const auto mixes = ops_of(plan, OpKind::matmul, l);  // predicted, then corrected
     ASSERT_EQ(mixes.size(), 2u);
@@ -334,7 +338,7 @@ TEST(Families, TheDrafterReadsItsTarget) {
   for (const CacheSpec& c : plan.caches) targets.insert(c.target);
   EXPECT_EQ(targets, (std::set<int32_t>{4, 5}));
   for (int32_t l = 0; l < 4; ++l) {
-    const Attributes& a = ops_of(plan, OpKind::attend, l)[0]->attr;
+    const auto& a = ops_of(plan, OpKind::attend, l)[0]->attr.as<AttendAttributes>();
     EXPECT_EQ(plan.caches[static_cast<size_t>(a.cache)].target, l == 3 ? 5 : 4);
     EXPECT_EQ(a.head_dim, l == 3 ? 32 : 16);
   }
@@ -415,9 +419,9 @@ TEST(Families, Lfm2MixesConvolutionsAndAttention) {
     EXPECT_EQ(state.width, 64);
     const auto convs = ops_of(plan, OpKind::short_conv, state.layer);
     ASSERT_EQ(convs.size(), 1u);
-    EXPECT_EQ(convs[0]->attr.state, s);
+    EXPECT_EQ(convs[0]->attr.as<ShortConvAttributes>().state, s);
   }
-  EXPECT_EQ(ops_of(plan, OpKind::attend, 4)[0]->attr.cache, 1);
+  EXPECT_EQ(ops_of(plan, OpKind::attend, 4)[0]->attr.as<AttendAttributes>().cache, 1);
 }
 
 TEST(Families, EncodersHaveNoCacheAndKeepEveryRow) {
@@ -435,16 +439,16 @@ TEST(Families, EncodersHaveNoCacheAndKeepEveryRow) {
   const Plan modern = plan_of("modernbert", "modern-bert");
   for (const Op* op : ops_of(modern, OpKind::attend)) {
     const bool local = op->layer % 3 != 0;
-    EXPECT_EQ(op->attr.mask, local ? Mask::kBand : Mask::kFull);
-    EXPECT_EQ(op->attr.band, local ? 4 : 0);
+    EXPECT_EQ(op->attr.as<AttendAttributes>().mask, local ? Mask::kBand : Mask::kFull);
+    EXPECT_EQ(op->attr.as<AttendAttributes>().band, local ? 4 : 0);
   }
   EXPECT_EQ(ops_of(modern, OpKind::layer_norm, 0).size(),
             1u);  // no norm before the first attention
   const Plan bert = plan_of("bert", "bert");
   const auto embeds = ops_of(bert, OpKind::embed);
   ASSERT_EQ(embeds.size(), 3u);
-  EXPECT_TRUE(embeds[1]->attr.by_position);
-  EXPECT_TRUE(embeds[2]->attr.by_type);
+  EXPECT_EQ(embeds[1]->attr.as<EmbedAttributes>().by, EmbedAttributes::By::kPosition);
+  EXPECT_EQ(embeds[2]->attr.as<EmbedAttributes>().by, EmbedAttributes::By::kType);
 }
 
 TEST(Families, EncodersPoolAsTheirFilesSay) {
@@ -454,7 +458,7 @@ TEST(Families, EncodersPoolAsTheirFilesSay) {
     const Plan plan = plan_of(header, arch);
     const auto pools = ops_of(plan, OpKind::pool);
     ASSERT_EQ(pools.size(), 1u) << header;
-    EXPECT_EQ(pools[0]->attr.mean, mean);
+    EXPECT_EQ(pools[0]->attr.as<PoolAttributes>().mean, mean);
     EXPECT_EQ(pools[0]->in[0], plan.output("hidden"));
     EXPECT_EQ(value(plan, plan.output("pooled")).rows, RowSet::kWanted);
     EXPECT_EQ(count(plan, OpKind::sqrt), arch == std::string("gemma-embedding") ? 1 : 0);
@@ -499,8 +503,8 @@ TEST(Families, Phi3CutsOneMatrixAndPicksFactorsByContext) {
   const Plan plan = plan_of("phi3", "phi3", {.fuse = false});
   const auto slices = ops_of(plan, OpKind::slice, 0);
   ASSERT_EQ(slices.size(), 3u);
-  EXPECT_EQ(slices[1]->attr.first, 64);
-  EXPECT_EQ(slices[1]->attr.count, 32);
+  EXPECT_EQ(slices[1]->attr.as<ColumnsAttributes>().first, 64);
+  EXPECT_EQ(slices[1]->attr.as<ColumnsAttributes>().count, 32);
   EXPECT_EQ(plan.ropes[0].factors, kNone);
   const ModelPtr model = fixture("phi3-longrope");
   const auto factors = [&](int64_t context) {
@@ -545,7 +549,8 @@ TEST(Families, WindowsStandWhereTheFamilySays) {
 
 TEST(Families, Gemma2CapsScoresAndLogits) {
   const Plan plan = plan_of("gemma2", "gemma2", {.fuse = false});
-  for (const Op* op : ops_of(plan, OpKind::attend)) EXPECT_EQ(op->attr.softcap, 3);
+  for (const Op* op : ops_of(plan, OpKind::attend))
+    EXPECT_EQ(op->attr.as<AttendAttributes>().softcap, 3);
   EXPECT_EQ(count(plan, OpKind::softcap), 1);
   EXPECT_EQ(count(plan, OpKind::rms_norm), 4 * plan.n_layers + 1);
 }
@@ -553,7 +558,8 @@ TEST(Families, Gemma2CapsScoresAndLogits) {
 TEST(Families, Olmo3ScalesPositionsOfGlobalLayersOnly) {
   const Plan plan = plan_of("olmo3", "olmo2");
   for (const Op* op : ops_of(plan, OpKind::rope)) {
-    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.rope)].scale, op->layer == 1 ? 0.25 : 1);
+    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.as<RopeAttributes>().rope)].scale,
+              op->layer == 1 ? 0.25 : 1);
   }
 }
 
@@ -600,15 +606,15 @@ TEST(Families, LlamaServesMistral) {
     auto c = compile(builtin(), model->file, {});
     ASSERT_TRUE(c) << c.error().message;
     EXPECT_EQ(testing::PrintToString(c->warnings), "{}");
-    EXPECT_EQ(ops_of(c->plan, OpKind::attend, 0)[0]->attr.head_dim, 128);
-    EXPECT_TRUE(ops_of(c->plan, OpKind::rope, 0)[0]->attr.rope_adjacent);
+    EXPECT_EQ(ops_of(c->plan, OpKind::attend, 0)[0]->attr.as<AttendAttributes>().head_dim, 128);
+    EXPECT_TRUE(ops_of(c->plan, OpKind::rope, 0)[0]->attr.as<RopeAttributes>().adjacent);
   }
 }
 
 TEST(Families, Qwen3MoeRoutes) {
   const Plan plan = plan_of("qwen3moe", "qwen3moe");
   EXPECT_EQ(count(plan, OpKind::route), 3);
-  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.top, 2);
+  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.as<RouteAttributes>().top, 2);
   EXPECT_EQ(count(plan, OpKind::gated_linear), 0);
 }
 
@@ -616,8 +622,10 @@ TEST(Families, MixtralIsLlamaWithExperts) {
   const Plan plan = plan_of("mixtral", "llama");
   EXPECT_EQ(count(plan, OpKind::experts), 3);
   EXPECT_EQ(count(plan, OpKind::gated_linear), 0);
-  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.top, 2);
-  EXPECT_FALSE(ops_of(plan, OpKind::experts)[0]->attr.quantize_hidden);  // float32 weights
+  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.as<RouteAttributes>().top, 2);
+  EXPECT_FALSE(
+      ops_of(plan, OpKind::experts)[0]->attr.as<ExpertsAttributes>().quantize_hidden);  // float32
+                                                                                        // weights
   EXPECT_EQ(count(plan_of("llama", "llama"), OpKind::experts), 0);
 }
 

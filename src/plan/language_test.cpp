@@ -54,7 +54,7 @@ double fact(const std::string& text) {
   // x * FACT as the only scalar of the plan.
   const Plan p = plan_of(toy("", "layer:\n  x = x * (" + text + ")\n"));
   const auto ops = ops_of(p, OpKind::arithmetic, 1);
-  return ops.empty() ? -1e9 : ops[0]->attr.scalar;
+  return ops.empty() ? -1e9 : ops[0]->attr.as<ArithmeticAttributes>().scalar;
 }
 void expect_layer_error(const std::string& line, const std::string& part) {
   expect_error(toy("", "layer:\n  " + line + "\n"), "13:", part);
@@ -227,7 +227,7 @@ TEST(Language, FactsAreComputed) {
   EXPECT_EQ(fact("i + 1"), 2);
   const Plan p =
       plan_of(toy("let a = b[0] + b[1]\nlet b = i * 10\n", "layer:\n  x = x * (a + i)\n"));
-  EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->attr.scalar, 11);
+  EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->attr.as<ArithmeticAttributes>().scalar, 11);
 }
 
 TEST(Language, FactErrors) {
@@ -416,7 +416,7 @@ TEST(Language, Shapes) {
                      "beside [2, 4] the second value may also be [1], [2, 1] or [4]");
   expect_layer_error("y = row_mean(x) * x", "shapes [1] and [8] differ");
   const Plan p = plan_of(toy("", "layer:\n  y = (x as [2, 4])[1]\n  x = concat(y, y)\n"));
-  EXPECT_EQ(ops_of(p, OpKind::view_layer, 0)[0]->attr.first, 4);
+  EXPECT_EQ(ops_of(p, OpKind::view_layer, 0)[0]->attr.as<ColumnsAttributes>().first, 4);
 }
 
 TEST(Language, ASmallerValueStandsForManyNumbersOfTheFirst) {
@@ -429,7 +429,7 @@ TEST(Language, ASmallerValueStandsForManyNumbersOfTheFirst) {
   EXPECT_EQ(value(p, ops[0]->in[1]).dims, (std::array<int32_t, 3>{2, 1, 0}));
   EXPECT_EQ(value(p, ops[1]->in[1]).width, 4);
   EXPECT_EQ(value(p, ops[3]->in[1]).width, 1);
-  EXPECT_EQ(ops[4]->attr.scalar, 2);  // a number's root is a fact
+  EXPECT_EQ(ops[4]->attr.as<ArithmeticAttributes>().scalar, 2);  // a number's root is a fact
   EXPECT_EQ(count(p, OpKind::sqrt), 2);
 }
 
@@ -740,7 +740,7 @@ TEST(Language, EveryLayerThatUsesAStateHasOne) {
   EXPECT_EQ(c->plan.states[0].layer, 1);
   EXPECT_EQ(c->plan.states[0].rows, 2);
   EXPECT_EQ(c->plan.states[0].width, 8);
-  EXPECT_EQ(ops_of(c->plan, OpKind::short_conv)[0]->attr.state, 0);
+  EXPECT_EQ(ops_of(c->plan, OpKind::short_conv)[0]->attr.as<ShortConvAttributes>().state, 0);
   EXPECT_NE(explain(c->plan, model->file, {}).find("state=past/1 rows=2"), std::string::npos);
 }
 
@@ -769,7 +769,8 @@ TEST(Language, SuppressTakesTokenIdsOfTheValue) {
   auto c = compile_text_of(with("meta.banned"), model->file);
   ASSERT_TRUE(c) << c.error().message;
   const Op& op = *ops_of(c->plan, OpKind::suppress)[0];
-  EXPECT_EQ(c->plan.token_lists[static_cast<size_t>(op.attr.tokens)], (std::vector<int32_t>{3, 7}));
+  EXPECT_EQ(c->plan.token_lists[static_cast<size_t>(op.attr.as<SuppressAttributes>().tokens)],
+            (std::vector<int32_t>{3, 7}));
   EXPECT_EQ(message_of(with("none"), model), "");
   expect_error(with("meta.outside"), "14:", "element 1 of this list is 8; a token id from 0 to 7",
                model);

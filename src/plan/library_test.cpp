@@ -189,8 +189,10 @@ TEST(Library, AFolderReplacesAFile) {
   const ArchLibrary library = folder.open();
   const Compiled c = compiled(library, "llama");
   EXPECT_EQ(c.origin, folder.path() + "/llama.arch");
-  EXPECT_FALSE(ops_of(c.plan, OpKind::rope)[0]->attr.rope_adjacent);
-  EXPECT_TRUE(ops_of(compiled(builtin(), "llama").plan, OpKind::rope)[0]->attr.rope_adjacent);
+  EXPECT_FALSE(ops_of(c.plan, OpKind::rope)[0]->attr.as<RopeAttributes>().adjacent);
+  EXPECT_TRUE(ops_of(compiled(builtin(), "llama").plan, OpKind::rope)[0]
+                  ->attr.as<RopeAttributes>()
+                  .adjacent);
   // Built-in files that include it see the replacement.
   EXPECT_NE(compiled(library, "qwen2").plan.source_sha256,
             compiled(builtin(), "qwen2").plan.source_sha256);
@@ -210,7 +212,7 @@ TEST(Library, AFileOfAnotherNameMayTakeOverAnArchitecture) {
   folder.write("zz-mine.arch", "arch-lang 1\narch qwen3\ninclude qwen3\nlet scale = 1\n");
   const Compiled c = compiled(folder.open(), "qwen3");
   EXPECT_TRUE(has(c.origin, "zz-mine.arch"));
-  EXPECT_EQ(ops_of(c.plan, OpKind::attend)[0]->attr.scale, 1);
+  EXPECT_EQ(ops_of(c.plan, OpKind::attend)[0]->attr.as<AttendAttributes>().scale, 1);
   folder.write("another.arch", "arch-lang 1\narch qwen3\ninclude qwen3\n");
   const std::string m = error_of(folder.open(), "qwen3");
   EXPECT_TRUE(has(m, "another.arch and ") && has(m, "zz-mine.arch name the architecture 'qwen3'"))
@@ -255,8 +257,10 @@ TEST(Library, TheExamplesOfTheDocumentWork) {
   const ModelPtr model = fixture("qwen3");
   auto c = compile_text(builtin(), **found, model->file, {});
   ASSERT_TRUE(c) << c.error().message;
-  EXPECT_EQ(ops_of(c->plan, OpKind::gated_linear)[0]->attr.activation, Activation::kGelu);
-  EXPECT_EQ(ops_of(c->plan, OpKind::attend)[0]->attr.scale, 0.125f);  // width 64
+  EXPECT_EQ(ops_of(c->plan, OpKind::gated_linear)[0]->attr.as<ActivationAttributes>().activation,
+            Activation::kGelu);
+  EXPECT_EQ(ops_of(c->plan, OpKind::attend)[0]->attr.as<AttendAttributes>().scale,
+            0.125f);  // width 64
 }
 
 // ---- model files

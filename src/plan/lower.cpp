@@ -37,7 +37,7 @@ class PinnedQuery {
       Op twin = op;
       for (ValueId& in : twin.in) in = of(in);
       if (op.kind == OpKind::rope)
-        twin.attr.rope_pinned = true;
+        twin.attr.as<RopeAttributes>().pinned = true;
       else if (twin.in == op.in)
         return v;
       ValueId result = kNone;
@@ -66,8 +66,9 @@ class PinnedQuery {
 void pin_queries(Plan* plan) {
   std::vector<std::pair<size_t, Op>> twins;
   for (size_t k = 0; k < plan->ops.size(); ++k) {
-    if (plan->ops[k].kind != OpKind::attend || plan->ops[k].attr.cache == kNone) continue;
-    const CacheSpec& cache = plan->caches[static_cast<size_t>(plan->ops[k].attr.cache)];
+    const auto* attend = plan->ops[k].attr.get_if<AttendAttributes>();
+    if (!attend || attend->cache == kNone) continue;
+    const CacheSpec& cache = plan->caches[static_cast<size_t>(attend->cache)];
     if (cache.policy != CachePolicy::kGlobal) continue;
     PinnedQuery pinned(plan, k);
     const ValueId query = plan->ops[k].in[0];
@@ -100,10 +101,7 @@ void select_rows(Plan* plan) {
     for (ValueId v : plan->ops[k].out) all_rows[static_cast<size_t>(v)] = true;
   std::vector<ValueId> selected(plan->values.size(), kNone);  // of each value that crosses
   const auto select = [&](ValueId v, const Op& behind) {
-    Op op;
-    op.kind = OpKind::select_rows;
-    op.layer = behind.layer;
-    op.line = behind.line;
+    Op op = make_op(OpKind::select_rows, behind.layer, behind.line);
     op.in = {v};
     op.out = {clone(plan, v)};
     plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
@@ -148,9 +146,7 @@ void insert_quantize(Plan* plan, const Tensors& tensors) {
   const auto quantized_input = [&](const Op& op) {
     ValueId& q = quantized[static_cast<size_t>(op.in[0])];
     if (q != kNone) return q;
-    Op quantize;
-    quantize.kind = OpKind::quantize;
-    quantize.layer = op.layer, quantize.line = op.line;
+    Op quantize = make_op(OpKind::quantize, op.layer, op.line);
     quantize.in = {op.in[0]};
     q = clone(plan, op.in[0]);
     plan->values[static_cast<size_t>(q)].form = Form::kQuantized;
@@ -162,7 +158,7 @@ void insert_quantize(Plan* plan, const Tensors& tensors) {
     if (op.kind == OpKind::linear && integer(op.weights[0])) op.in[0] = quantized_input(op);
     if (op.kind == OpKind::experts) {
       const auto first = op.weights.begin(), down = first + 3;  // gate, up, gate_up, down
-      op.attr.quantize_hidden = integer(*down);
+      op.attr.as<ExpertsAttributes>().quantize_hidden = integer(*down);
       if (std::any_of(first, down, integer)) {
         const ValueId q = quantized_input(op);
         if (std::any_of(first, down, floating)) {

@@ -397,12 +397,12 @@ std::string op_line(const Plan& plan, const Op& op, const format::GgufFile& mode
     if (layer == op.layer && at != std::string::npos)
       attributes.replace(at, with_layer.size(), fmt::format("{}={}", kind, name));
   };
-  if (op.attr.cache != kNone) {
-    const CacheSpec& cache = plan.caches[static_cast<size_t>(op.attr.cache)];
+  if (const int32_t c = cache_of(op); c != kNone) {
+    const CacheSpec& cache = plan.caches[static_cast<size_t>(c)];
     drop_layer("cache", cache.name, cache.layer);
   }
-  if (op.attr.state != kNone) {
-    const StateSpec& state = plan.states[static_cast<size_t>(op.attr.state)];
+  if (const auto* a = op.attr.get_if<ShortConvAttributes>()) {
+    const StateSpec& state = plan.states[static_cast<size_t>(a->state)];
     drop_layer("state", state.name, state.layer);
   }
   return line + attributes;

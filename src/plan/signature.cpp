@@ -15,7 +15,7 @@ struct SignatureRow {
   std::string_view name, signature, meaning;
 };
 constexpr SignatureRow kSignatureRows[] = {
-#define CULET_OP(name, signature, meaning) {OpKind::name, #name, signature, meaning},
+#define CULET_OP(name, attributes, signature, meaning) {OpKind::name, #name, signature, meaning},
 #include "plan/ops.def"
 #undef CULET_OP
 };
@@ -109,5 +109,31 @@ std::string unknown_operation(std::string_view name) {
 }
 
 std::string_view op_name(OpKind kind) { return kSignatureRows[static_cast<size_t>(kind)].name; }
+
+Attributes attributes_of(OpKind kind) {
+  switch (kind) {
+#define CULET_OP(name, attributes, ...) \
+  case OpKind::name:                    \
+    return attributes##Attributes{};
+#include "plan/ops.def"
+#undef CULET_OP
+  }
+  return {};
+}
+
+Op make_op(OpKind kind, int32_t layer, int32_t line) {
+  Op op;
+  op.kind = kind;
+  op.layer = layer;
+  op.line = line;
+  op.attr = attributes_of(kind);
+  return op;
+}
+
+int32_t cache_of(const Op& op) {
+  if (const auto* append = op.attr.get_if<AppendAttributes>()) return append->cache;
+  if (const auto* attend = op.attr.get_if<AttendAttributes>()) return attend->cache;
+  return kNone;
+}
 
 }  // namespace culet::plan

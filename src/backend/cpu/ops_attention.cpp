@@ -76,7 +76,7 @@ void run_append(const BoundOp& op, Step& step) {
     const Segment& segment = step.batch[s];
     const SegmentRows rows = segments[s];
     if (rows.count == 0) continue;
-    cache::LayerCache& cache = segment.caches->at(op.attr.cache);
+    cache::LayerCache& cache = segment.caches->at(op.attr.as<plan::AppendAttributes>().cache);
     store_rows(step, cache.shape(), step.floats(k) + rows.first * k.width,
                step.floats(v) + rows.first * v.width, segment.start, rows.count,
                [&](int64_t position) { return cache.slot(position); });
@@ -84,8 +84,9 @@ void run_append(const BoundOp& op, Step& step) {
 }
 
 const plan::CacheSpec& cache_of(const Binder& b, const plan::Op& op) {
-  CULET_CHECK(op.attr.cache >= 0 && static_cast<size_t>(op.attr.cache) < b.plan.caches.size());
-  return b.plan.caches[static_cast<size_t>(op.attr.cache)];
+  const int32_t cache = plan::cache_of(op);
+  CULET_CHECK(cache >= 0 && static_cast<size_t>(cache) < b.plan.caches.size());
+  return b.plan.caches[static_cast<size_t>(cache)];
 }
 
 Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
@@ -106,7 +107,7 @@ int64_t append_scratch(const Binder& b, const plan::Op& op, int64_t) {
 // ---------------------------------------------------------------- keys of the pass itself
 
 // How the keys and values of an attend without a cache are stored.
-cache::KvShape own_shape(const plan::Attributes& a) {
+cache::KvShape own_shape(const plan::AttendAttributes& a) {
   return {kernels::kKvF32, kernels::kKvF32, a.kv_heads, a.head_dim, a.value_dim};
 }
 
@@ -114,11 +115,11 @@ int64_t blocks_of(int64_t rows) {
   return (rows + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows;
 }
 
-cache::Visibility own_visibility(const plan::Attributes& a) {
+cache::Visibility own_visibility(const plan::AttendAttributes& a) {
   return {0, 0, a.mask == plan::Mask::kBand ? 2 * int64_t{a.band} + 1 : INT64_MAX};
 }
 
-int64_t reach(const plan::Attributes& a, int64_t position, int64_t length) {
+int64_t reach(const plan::AttendAttributes& a, int64_t position, int64_t length) {
   if (a.mask == plan::Mask::kFull) return length - 1;
   return a.mask == plan::Mask::kBand ? position + a.band : position;
 }
@@ -126,7 +127,7 @@ int64_t reach(const plan::Attributes& a, int64_t position, int64_t length) {
 // Stores the keys and values of segments [first, end) block by block, and lists the blocks.
 void store_own_keys(const BoundOp& op, Step& step, size_t first, size_t end) {
   const Slot &k = op.in[1], &v = op.in[2];
-  const cache::KvShape shape = own_shape(op.attr);
+  const cache::KvShape shape = own_shape(op.attr.as<plan::AttendAttributes>());
   const size_t k_bytes = shape.k_block_bytes(), v_bytes = shape.v_block_bytes();
   uint8_t* next = step.own_keys;
   step.entries->clear();
@@ -172,7 +173,7 @@ Partial partial_at(float* memory, int64_t pairs) {
 }
 
 // Most pairs of a unit: one row's heads at least.
-int64_t most_pairs(const plan::Attributes& a) {
+int64_t most_pairs(const plan::AttendAttributes& a) {
   const int64_t heads = a.heads / a.kv_heads;
   const int64_t rows = std::clamp<int64_t>(kTileFloats / (heads * a.value_dim), 1, kMostUnitRows);
   return rows * heads;
@@ -180,7 +181,9 @@ int64_t most_pairs(const plan::Attributes& a) {
 
 // Floats of a unit's turned queries. The kernel finds a head at (kv_head * heads + h) of its row,
 // so what comes before the first one is there too.
-int64_t turned_floats(const plan::Attributes& a) { return (most_pairs(a) + a.heads) * a.head_dim; }
+int64_t turned_floats(const plan::AttendAttributes& a) {
+  return (most_pairs(a) + a.heads) * a.head_dim;
+}
 
 // How this step's attention is cut.
 struct AttentionCut {
@@ -235,7 +238,8 @@ class Attend {
       : op_(op),
         step_(step),
         set_(static_cast<int>(op.in[0].rows)),
-        own_(op.attr.cache == plan::kNone),
+        attr_(op.attr.as<plan::AttendAttributes>()),
+        own_(attr_.cache == plan::kNone),
         reach_(own_ ? step.reach : step.positions[set_]),
         first_(first),
         end_(end),
@@ -257,11 +261,11 @@ class Attend {
 
  private:
   const cache::LayerCache& cache(size_t s) const {
-    return caches_of(step_.batch[s])->at(op_.attr.cache);
+    return caches_of(step_.batch[s])->at(attr_.cache);
   }
   const SegmentRows& rows(size_t s) const { return step_.segments[set_][s]; }
   cache::Visibility visibility(size_t s) const {
-    return own_ ? own_visibility(op_.attr) : cache(s).visibility();
+    return own_ ? own_visibility(attr_) : cache(s).visibility();
   }
   // The last key that a row of the segment sees, if there are so many.
   int64_t reach(int64_t row) const { return reach_[row]; }
@@ -270,7 +274,7 @@ class Attend {
   }
 
   void plan_cut() {
-    const plan::Attributes& a = op_.attr;
+    const plan::AttendAttributes& a = attr_;
     cut_.heads = a.heads / a.kv_heads;
     cut_.unit_heads = cut_.heads;
     cut_.tile = most_pairs(a) / cut_.heads;
@@ -295,7 +299,7 @@ class Attend {
 
   int64_t count_units() const {  // without the split of heads
     int64_t n = 0;
-    for (size_t s = first_; s < end_; ++s) n += tiles(rows(s), cut_.tile) * op_.attr.kv_heads;
+    for (size_t s = first_; s < end_; ++s) n += tiles(rows(s), cut_.tile) * attr_.kv_heads;
     return n;
   }
 
@@ -303,7 +307,7 @@ class Attend {
   // first.
   Unit unit(int64_t u) const {
     size_t s = first_;
-    const int64_t per_tile = op_.attr.kv_heads * cut_.head_parts;
+    const int64_t per_tile = attr_.kv_heads * cut_.head_parts;
     for (; u >= tiles(rows(s), cut_.tile) * per_tile; ++s)
       u -= tiles(rows(s), cut_.tile) * per_tile;
     const int64_t tile = tiles(rows(s), cut_.tile) - 1 - u / per_tile;
@@ -335,7 +339,7 @@ class Attend {
     const KvEntry* first = std::lower_bound(all, all + u.view.count, block0, before);
     const KvEntry* end = std::lower_bound(first, all + u.view.count, block1 + 1, before);
     if (first == end) return false;
-    const plan::Attributes& a = op_.attr;
+    const plan::AttendAttributes& a = attr_;
     kernels::AttendArgs args{};
     args.entries = first;
     args.n_entries = end - first;
@@ -364,10 +368,10 @@ class Attend {
   }
 
   void turn_queries(const Unit& u, float* to, kernels::AttendArgs* args) const {
-    const int64_t dim = op_.attr.head_dim, before = u.kv_head * u.heads * dim;
+    const int64_t dim = attr_.head_dim, before = u.kv_head * u.heads * dim;
     const bool pinned = args->q[1] != args->q[0];
     for (int i = 0; i < (pinned ? 2 : 1); ++i) {
-      float* rows = to + i * turned_floats(op_.attr);
+      float* rows = to + i * turned_floats(attr_);
       for (int64_t r = 0; r < u.rows; ++r) {
         turn(args->q[i] + r * args->q_stride + before, u.heads, dim,
              rows + before + r * u.heads * dim);
@@ -380,11 +384,11 @@ class Attend {
 
   void merge(const Unit& u, const Partial& into, const Partial& part) const {
     step_.k->attend_merge(into.m, into.l, into.acc, part.m, part.l, part.acc, u.rows * u.heads,
-                          op_.attr.value_dim);
+                          attr_.value_dim);
   }
 
   void finish(const Unit& u, const Partial& p) const {
-    const int64_t value_dim = op_.attr.value_dim;
+    const int64_t value_dim = attr_.value_dim;
     const int64_t head = u.kv_head * cut_.heads + u.head0;
     float* out = step_.floats(op_.out[0]) + u.row0 * op_.out[0].width + head * value_dim;
     for (int64_t r = 0; r < u.rows; ++r) {
@@ -395,13 +399,13 @@ class Attend {
 
   // A worker's scratch: two partial results, then the turned queries.
   float* turned_at(float* scratch) const {
-    return scratch + 2 * partial_floats(most_pairs(op_.attr), op_.attr.value_dim);
+    return scratch + 2 * partial_floats(most_pairs(attr_), attr_.value_dim);
   }
 
   void run_unit(const Unit& u, float* scratch) const {
     const int64_t pairs = u.rows * u.heads;
     const Partial sum = partial_at(scratch, pairs);
-    const Partial part = partial_at(scratch + partial_floats(pairs, op_.attr.value_dim), pairs);
+    const Partial part = partial_at(scratch + partial_floats(pairs, attr_.value_dim), pairs);
     bool any = false;
     for (int64_t i = 0; i < u.parts.count(); ++i) {
       if (!run_part(u, u.parts.at(i), any ? part : sum, turned_at(scratch))) continue;
@@ -413,7 +417,7 @@ class Attend {
   }
 
   void run_waves() {
-    const int64_t size = partial_floats(most_pairs(op_.attr), op_.attr.value_dim);
+    const int64_t size = partial_floats(most_pairs(attr_), attr_.value_dim);
     float* memory = reinterpret_cast<float*>(step_.shared_scratch);
     const auto place = [&](int64_t u,
                            int64_t i) {  // i = 0: the running sum, 1...: the wave's parts
@@ -445,6 +449,7 @@ class Attend {
   const BoundOp& op_;
   Step& step_;
   const int set_;
+  const plan::AttendAttributes& attr_;
   const bool own_;  // keys of the pass itself, not of caches
   const int64_t* reach_;
   const size_t first_, end_;
@@ -453,6 +458,7 @@ class Attend {
 };
 
 void run_attend(const BoundOp& op, Step& step) {
+  const auto& attr = op.attr.as<plan::AttendAttributes>();
   const int set = static_cast<int>(op.in[0].rows);
   step.entries->clear();
   step.attend_segments->clear();
@@ -463,7 +469,7 @@ void run_attend(const BoundOp& op, Step& step) {
     if (rows.count > 0) {
       // A drafter's row has no key of its own.
       const int64_t last = positions[rows.count - 1] - (step.batch[s].target != nullptr ? 1 : 0);
-      caches_of(step.batch[s])->at(op.attr.cache).view(positions[0], last, step.entries);
+      caches_of(step.batch[s])->at(attr.cache).view(positions[0], last, step.entries);
     }
     step.attend_segments->push_back({first, step.entries->size() - first});
   }
@@ -472,11 +478,12 @@ void run_attend(const BoundOp& op, Step& step) {
 
 // Takes as many sequences at a time as there is memory for their blocks.
 void run_attend_own(const BoundOp& op, Step& step) {
+  const auto& attr = op.attr.as<plan::AttendAttributes>();
   const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
     CULET_CHECK(step.batch[s].start == 0);
     for (int64_t r = 0; r < segments[s].count; ++r)
-      step.reach[segments[s].first + r] = reach(op.attr, r, segments[s].count);
+      step.reach[segments[s].first + r] = reach(attr, r, segments[s].count);
   }
   for (size_t first = 0; first < step.batch.size();) {
     size_t end = first;
@@ -492,7 +499,7 @@ void run_attend_own(const BoundOp& op, Step& step) {
 }
 
 Result<void> bind_attend_own(const plan::Op& op, BoundOp* out) {
-  const plan::Attributes& a = op.attr;
+  const auto& a = op.attr.as<plan::AttendAttributes>();
   CULET_CHECK(a.kv_heads > 0 && a.heads % a.kv_heads == 0);
   CULET_CHECK(out->in.size() == 3 && out->in[0].width == a.heads * a.head_dim &&
               out->in[1].width == a.kv_heads * a.head_dim &&
@@ -504,7 +511,7 @@ Result<void> bind_attend_own(const plan::Op& op, BoundOp* out) {
 }
 
 Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
-  const plan::Attributes& a = op.attr;
+  const auto& a = op.attr.as<plan::AttendAttributes>();
   if (a.cache == plan::kNone) return bind_attend_own(op, out);
   if (a.mask != plan::Mask::kCausal) {
     return unsupported(b.plan, op, "another mask than causal over a cache");
@@ -517,13 +524,14 @@ Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
               out->out[0].width == a.heads * a.value_dim);
   CULET_CHECK(out->in.size() == 1 || (out->in.size() == 2 && out->in[1].width == out->in[0].width &&
                                       out->in[1].rows == out->in[0].rows));
-  if (spec.target != plan::kNone) out->attr.cache = spec.target;
+  if (spec.target != plan::kNone) out->attr.as<plan::AttendAttributes>().cache = spec.target;
   out->fn = run_attend;
   return {};
 }
 
 int64_t attend_scratch(const Binder&, const plan::Op& op, int64_t) {
-  return 2 * (partial_floats(most_pairs(op.attr), op.attr.value_dim) + turned_floats(op.attr)) *
+  const auto& a = op.attr.as<plan::AttendAttributes>();
+  return 2 * (partial_floats(most_pairs(a), a.value_dim) + turned_floats(a)) *
          static_cast<int64_t>(sizeof(float));
 }
 
@@ -537,14 +545,16 @@ constexpr OpEntry kAttentionOps[] = {
 std::span<const OpEntry> attention_ops() { return kAttentionOps; }
 
 int64_t own_block_bytes(const plan::Op& op) {
-  if (op.kind != plan::OpKind::attend || op.attr.cache != plan::kNone) return 0;
-  const cache::KvShape shape = own_shape(op.attr);
+  const auto* attend = op.attr.get_if<plan::AttendAttributes>();
+  if (attend == nullptr || attend->cache != plan::kNone) return 0;
+  const cache::KvShape shape = own_shape(*attend);
   return static_cast<int64_t>(shape.k_block_bytes() + shape.v_block_bytes());
 }
 
 int64_t attend_shared_bytes(const plan::Op& op, int threads) {
-  if (op.kind != plan::OpKind::attend || threads == 1) return 0;
-  return partial_floats(most_pairs(op.attr), op.attr.value_dim) *
+  const auto* attend = op.attr.get_if<plan::AttendAttributes>();
+  if (attend == nullptr || threads == 1) return 0;
+  return partial_floats(most_pairs(*attend), attend->value_dim) *
          static_cast<int64_t>(sizeof(float)) * threads * (threads + 1);
 }
 
