@@ -92,7 +92,7 @@ void set_number(const AttributeTarget& target, std::string_view attribute, doubl
 }
 
 Result<void> set_word(const AttributeTarget& target, std::string_view attribute,
-                      const Fact::Word& word) {
+                      const expr::Word& word) {
   std::string list;
   for (const WordField& row : kWordFields) {
     if (row.op != target.op || row.attribute != attribute) continue;

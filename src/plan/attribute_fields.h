@@ -21,6 +21,6 @@ void set_number(const AttributeTarget& target, std::string_view attribute, doubl
 
 // The error is the message only; it lists the words this attribute takes.
 Result<void> set_word(const AttributeTarget& target, std::string_view attribute,
-                      const Fact::Word& word);
+                      const expr::Word& word);
 
 }  // namespace culet::plan

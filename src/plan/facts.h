@@ -5,43 +5,46 @@
 #pragma once
 
 #include "culet/result.h"
+#include "expr/evaluator.h"
 #include "format/gguf.h"
 #include "plan/arch_ast.h"
 #include "plan/plan.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <variant>
 #include <vector>
 
 namespace culet::plan {
 
-struct Fact {
-  struct None {};
-  struct Word {
-    std::string text;
-    double argument = 0;
-  };  // adjacent, window(512), self
-  struct Tensor {
-    std::string name;
-    TensorId id = plan::kNone;
-  };  // id kNone: not in the file
-  struct List {
-    const format::MetaValue* value;
-  };  // a metadata array
-  std::variant<None, double, bool, std::string, Word, Tensor, List> value;
+using Fact = expr::Value;
 
-  bool is_none() const { return std::holds_alternative<None>(value); }
-  const double* number() const { return std::get_if<double>(&value); }
-  const bool* flag() const { return std::get_if<bool>(&value); }
-  const Word* word() const { return std::get_if<Word>(&value); }
-  const Tensor* tensor() const { return std::get_if<Tensor>(&value); }
-  const List* list() const { return std::get_if<List>(&value); }
-  std::string show() const;  // for messages and reports
+class TensorFact : public expr::Thing {
+ public:
+  TensorFact(std::string name, TensorId id) : name_(std::move(name)), id_(id) {}
+  const std::string& name() const { return name_; }
+  TensorId id() const { return id_; }  // kNone: not in the file
+  std::string_view kind() const override { return "a tensor"; }
+  std::string show() const override { return name_; }
+
+ private:
+  std::string name_;
+  TensorId id_;
+};
+
+class ListFact : public expr::Thing {  // a metadata array
+ public:
+  explicit ListFact(const format::MetaValue* list) : list_(list) {}
+  const format::MetaValue& list() const { return *list_; }
+  std::string_view kind() const override { return "a list"; }
+  std::string show() const override;
+
+ private:
+  const format::MetaValue* list_;
 };
 
 class Facts {
@@ -68,7 +71,7 @@ class Facts {
   Facts* target() { return target_; }
   const std::set<std::string>& meta_keys() const { return meta_keys_; }  // every key the text names
   void note_meta_keys(const Expr& e);
-  tl::unexpected<Error> error(Place p, std::string_view message,
+  tl::unexpected<Error> error(SourceLocation p, std::string_view message,
                               ErrorCode code = ErrorCode::kInvalidArgument) const;
   // The name in the file: blk.{i}.NAME.weight inside a layer, NAME.weight outside, root.NAME,
   // "literal".
@@ -79,11 +82,11 @@ class Facts {
   std::vector<std::string> names_like_tensors(int layer) const;
   bool depends_on_layer(const Expr& e);
   // Grows whenever a result depended on `session.context`, directly or through a fact known by
-  // then; the place where the last such dependency begins.
+  // then; the location where the last such dependency begins.
   int64_t context_uses() const { return context_uses_; }
-  Place context_place() const { return context_place_; }
+  SourceLocation context_location() const { return context_location_; }
   // Every step of work at load is paid for; a file that asks for too much is refused.
-  Result<void> spend(Place p, size_t steps = 1);
+  Result<void> spend(SourceLocation p, size_t steps = 1);
 
  private:
   struct Variable {
@@ -93,22 +96,20 @@ class Facts {
   struct Known {
     Fact fact;
     bool from_context = false;
-    Place context_place{};
+    SourceLocation context_location{};
   };
+  class Names;  // what a name means in one layer
   Result<Fact> name(const Expr& e, int layer);
-  Result<Fact> let_value(const Let& l, int layer, Place from);
+  Result<Fact> let_value(const Let& l, int layer, SourceLocation from);
   Result<Fact> meta(const Expr& e, std::string_view key, const Expr* index, int layer,
                     bool* absent);
-  Result<Fact> finite(double n, const Expr& e) const;
-  Result<Fact> with_default(const Expr& e, int layer);
+  Result<Fact> before_default(const Expr& e, int layer);
   Result<Fact> index(const Expr& e, int layer);
-  Result<Fact> unary(const Expr& e, int layer);
-  Result<Fact> binary(const Expr& e, int layer);
-  Result<Fact> call(const Expr& e, int layer);
+  Result<std::optional<Fact>> call(const Expr& e, int layer);
   Result<Fact> last(const Expr& e, int layer);
   Result<Fact> tensor_fact(const Expr& e, int layer);
   tl::unexpected<Error> unknown(const Expr& e) const;
-  std::string no_key(Place place, std::string_view name) const;
+  std::string no_key(SourceLocation location, std::string_view name) const;
   void find_per_layer();
   void collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const;
   bool is_variable(std::string_view name) const;
@@ -127,7 +128,7 @@ class Facts {
   int depth_ = 0;
   size_t steps_ = 0;
   int64_t context_uses_ = 0;
-  Place context_place_{};
+  SourceLocation context_location_{};
 };
 
 // Nearest of `known` to `name`, or "" when none is near.

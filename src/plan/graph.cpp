@@ -49,7 +49,7 @@ class Statements {
     if (!model) return writer_.error(writer_.end_of_text(), "the block 'model:' is missing");
     for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));
     if (!ran_layers_)
-      return writer_.error(model->place, "the block 'model:' has no line 'layers: layer'");
+      return writer_.error(model->location, "the block 'model:' has no line 'layers: layer'");
     CULET_TRY_VOID(check_outputs(*model));
     CULET_TRY_VOID(scope_.end());
     CULET_TRY_VOID(check_manifest(facts_, writer_.used(), plan_.n_layers, &warnings));
@@ -65,7 +65,7 @@ class Statements {
         {"decoder", "logits"}, {"encoder", "hidden"}, {"drafter", "logits"}, {"drafter", "hidden"}};
     for (const auto& needed : kNeeded) {
       if (needed.kind != arch_.kind || plan_.output(needed.output) != kNone) continue;
-      return writer_.error(model.place,
+      return writer_.error(model.location,
                            fmt::format("a model of kind {} needs the output '{}'; write: "
                                        "output {} = ...",
                                        arch_.kind, needed.output, needed.output));
@@ -79,9 +79,9 @@ class Statements {
   }
 
   Result<void> statement(const Statement& s) {
-    CULET_TRY_VOID(facts_.spend(s.place));
+    CULET_TRY_VOID(facts_.spend(s.location));
     if (plan_.ops.size() >= kMaxOps)
-      return writer_.error(s.place, "the model expands to too many operations");
+      return writer_.error(s.location, "the model expands to too many operations");
     switch (s.kind) {
       case Statement::Kind::kWhen:
         return when(s);
@@ -107,36 +107,37 @@ class Statements {
   Result<void> assign(const Statement& s) {
     for (const std::string& n : s.names)
       if (facts_.let(n))
-        return writer_.error(s.place,
+        return writer_.error(s.location,
                              fmt::format("'{}' is a fact; give the value another name", n));
     CULET_TRY(std::vector<ValueId> v, values_.values(*s.value));
     if (v.size() != s.names.size())
-      return writer_.error(s.place,
+      return writer_.error(s.location,
                            fmt::format("{} names for {} values", s.names.size(), v.size()));
-    for (size_t k = 0; k < v.size(); ++k) CULET_TRY_VOID(scope_.assign(s.names[k], v[k], s.place));
+    for (size_t k = 0; k < v.size(); ++k)
+      CULET_TRY_VOID(scope_.assign(s.names[k], v[k], s.location));
     return {};
   }
 
   Result<void> append(const Statement& s) {
-    Op op = writer_.op(OpKind::append, s.place);
+    Op op = writer_.op(OpKind::append, s.location);
     for (const ExprPtr& e : s.operands) {
       CULET_TRY(ValueId v, values_.value(*e));
       op.in.push_back(v);
     }
-    CULET_TRY(const int32_t cache, caches_.append_to(s.names[0], s.place));
+    CULET_TRY(const int32_t cache, caches_.append_to(s.names[0], s.location));
     op.attr.as<AppendAttributes>().cache = cache;
     ShapeCall call;
     call.cache = plan_.caches[static_cast<size_t>(cache)];
-    CULET_TRY_VOID(writer_.emit(std::move(op), std::move(call), s.place));
+    CULET_TRY_VOID(writer_.emit(std::move(op), std::move(call), s.location));
     return {};
   }
 
   Result<void> layers(const Statement& s) {
     if (writer_.layer() >= 0 || ran_layers_)
-      return writer_.error(s.place, "'layers: layer' stands once, in the model block");
+      return writer_.error(s.location, "'layers: layer' stands once, in the model block");
     const Block* block = arch_.block(s.names[0]);
     if (!block)
-      return writer_.error(s.place, fmt::format("the block '{}:' is missing", s.names[0]));
+      return writer_.error(s.location, fmt::format("the block '{}:' is missing", s.names[0]));
     ran_layers_ = true;
     for (int layer = 0; layer < plan_.n_layers; ++layer) {
       writer_.set_layer(layer);
@@ -149,12 +150,13 @@ class Statements {
   }
 
   Result<void> output(const Statement& s) {
-    if (writer_.layer() >= 0) return writer_.error(s.place, "outputs belong into the model block");
+    if (writer_.layer() >= 0)
+      return writer_.error(s.location, "outputs belong into the model block");
     CULET_TRY(ValueId v, values_.value(*s.value));
     if (plan_.output(s.names[0]) != kNone)
-      return writer_.error(s.place, fmt::format("output '{}' stands twice", s.names[0]));
+      return writer_.error(s.location, fmt::format("output '{}' stands twice", s.names[0]));
     if (auto fits = check_output(s.names[0], arch_.kind, writer_.at(v)); !fits)
-      return writer_.error(s.place, fits.error().message);
+      return writer_.error(s.location, fits.error().message);
     plan_.outputs.push_back({s.names[0], v});
     return {};
   }

@@ -9,7 +9,7 @@
 
 namespace culet::plan {
 
-Result<int32_t> GraphCaches::append_to(const std::string& name, Place p) {
+Result<int32_t> GraphCaches::append_to(const std::string& name, SourceLocation p) {
   const ArchFile& arch = writer_.arch();
   if (writer_.layer() < 0) return writer_.error(p, "append belongs into the layer block");
   if (arch.kind != "decoder")
@@ -25,7 +25,7 @@ Result<int32_t> GraphCaches::append_to(const std::string& name, Place p) {
   return index;
 }
 
-Result<int32_t> GraphCaches::read_by(const CacheDecl& d, Place p) {
+Result<int32_t> GraphCaches::read_by(const CacheDecl& d, SourceLocation p) {
   const int layer = writer_.layer();
   int donor = layer;
   if (d.donor) {
@@ -34,7 +34,7 @@ Result<int32_t> GraphCaches::read_by(const CacheDecl& d, Place p) {
       donor = static_cast<int>(*n);
     else if (!f.word() || f.word()->text != "self")
       return writer_.error(
-          d.donor->place,
+          d.donor->location,
           fmt::format("the donor is {}; a layer's index or self is needed", f.show()));
     if (f.number() && d.donor->kind == Expr::Kind::kLast && d.donor->on_target)
       return target_.cache(d, donor);
@@ -56,21 +56,21 @@ Result<int32_t> GraphCaches::state(const Expr& name) {
   for (const StateDecl& s : arch.states) {
     if (name.kind != Expr::Kind::kName || s.name != name.text) continue;
     if (layer < 0)
-      return writer_.error(name.place, "a state belongs to a layer; use it in the layer block");
+      return writer_.error(name.location, "a state belongs to a layer; use it in the layer block");
     if (arch.kind != "decoder")
       return writer_.error(
-          name.place,
+          name.location,
           fmt::format("a model of kind {} keeps no state; only a decoder does", arch.kind));
     if (std::any_of(states.begin(), states.end(), [&](const StateSpec& known) {
           return known.layer == layer && known.name == s.name;
         }))
-      return writer_.error(name.place,
+      return writer_.error(name.location,
                            fmt::format("state '{}' is used twice in this layer", s.name));
     CULET_TRY(StateSpec spec, state_spec(writer_.facts(), s, layer));
     states.push_back(std::move(spec));
     return static_cast<int32_t>(states.size()) - 1;
   }
-  return writer_.error(name.place, "a state's name is needed here");
+  return writer_.error(name.location, "a state's name is needed here");
 }
 
 }  // namespace culet::plan

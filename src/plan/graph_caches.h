@@ -16,9 +16,9 @@ class GraphCaches {
   GraphCaches(GraphWriter& writer, TargetModel& target) : writer_(writer), target_(target) {}
 
   // The cache that this layer appends to, made here: once in a layer.
-  Result<int32_t> append_to(const std::string& name, Place p);
+  Result<int32_t> append_to(const std::string& name, SourceLocation p);
   // The cache that attend(q, NAME) reads in this layer: its own, or the donor's.
-  Result<int32_t> read_by(const CacheDecl& d, Place p);
+  Result<int32_t> read_by(const CacheDecl& d, SourceLocation p);
   // The state that short_conv(x, w, NAME) has in this layer, made here: once in a layer.
   Result<int32_t> state(const Expr& name);
 

@@ -19,11 +19,12 @@ using Kind = Expr::Kind;
 Result<std::vector<int32_t>> token_ids(const Fact& list, int32_t width) {
   std::vector<int32_t> ids;
   if (list.is_none()) return ids;
-  if (!list.list())
+  const auto* array = list.thing<ListFact>();
+  if (!array)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a metadata array of token ids or none is needed here, this is {}",
                             list.show()));
-  const format::MetaValue& all = *list.list()->value;
+  const format::MetaValue& all = array->list();
   ids.reserve(all.size());
   for (uint64_t i = 0; i < all.size(); ++i) {
     const std::optional<int64_t> id = all.at(i).as_int();
@@ -40,15 +41,16 @@ Result<std::vector<int32_t>> token_ids(const Fact& list, int32_t width) {
 
 Result<std::vector<ValueId>> GraphValues::call(const Expr& e) {
   const Signature* s = find_signature(e.text);
-  if (!s) return writer_.error(e.place, unknown_operation(e.text));
+  if (!s) return writer_.error(e.location, unknown_operation(e.text));
   if (s->kind == OpKind::pool && writer_.arch().kind != "encoder")
-    return writer_.error(e.place, "only an encoder, which sees whole sequences, pools their rows");
-  Op op = writer_.op(s->kind, e.place);
+    return writer_.error(e.location,
+                         "only an encoder, which sees whole sequences, pools their rows");
+  Op op = writer_.op(s->kind, e.location);
   ShapeCall shape_call;
   CULET_TRY(bool pass_through, operands(*s, e, &op, &shape_call));
   if (pass_through) return op.in;
   CULET_TRY_VOID(attributes(*s, e, &op, &shape_call));
-  return writer_.emit(std::move(op), std::move(shape_call), e.place);
+  return writer_.emit(std::move(op), std::move(shape_call), e.location);
 }
 
 // ---- operands
@@ -64,13 +66,13 @@ Result<bool> GraphValues::operands(const Signature& s, const Expr& e, Op* op, Sh
         op->in.push_back(v);
       }
       if (op->in.empty())
-        return writer_.error(e.place, fmt::format("{} needs at least one value", s.name));
+        return writer_.error(e.location, fmt::format("{} needs at least one value", s.name));
       continue;
     }
     if (used == e.kids.size()) {
       if (rule.kind != K::kOptionalTensor)
-        return writer_.error(e.place, fmt::format("{} takes {}, this has {}", s.name,
-                                                  operand_text(s), e.kids.size()));
+        return writer_.error(e.location, fmt::format("{} takes {}, this has {}", s.name,
+                                                     operand_text(s), e.kids.size()));
       op->weights.push_back(kNone);
       continue;
     }
@@ -78,7 +80,7 @@ Result<bool> GraphValues::operands(const Signature& s, const Expr& e, Op* op, Sh
     if (nothing) return true;
   }
   if (used < e.kids.size())
-    return writer_.error(e.kids[used]->place,
+    return writer_.error(e.kids[used]->location,
                          fmt::format("{} takes {}, this is one too many", s.name, operand_text(s)));
   return false;
 }
@@ -97,7 +99,7 @@ Result<bool> GraphValues::operand(const OperandRule& rule, const Signature& s, c
     case K::kOptionalTensor: {
       CULET_TRY(TensorId t, writer_.facts().tensor(arg, writer_.layer(), false));
       if (t == kNone && rule.kind == K::kTensor)
-        return writer_.error(arg.place, "this tensor cannot be left out");
+        return writer_.error(arg.location, "this tensor cannot be left out");
       op->weights.push_back(t);
       break;
     }
@@ -105,7 +107,7 @@ Result<bool> GraphValues::operand(const OperandRule& rule, const Signature& s, c
       if (s.kind == OpKind::suppress) return token_list(arg, op);
       CULET_TRY(Fact f, writer_.facts().eval(arg, writer_.layer()));
       if (!f.number())
-        return writer_.error(arg.place,
+        return writer_.error(arg.location,
                              fmt::format("a number is needed here, this is {}", f.show()));
       call->facts.push_back(*f.number());
       break;
@@ -130,9 +132,10 @@ Result<bool> GraphValues::operand(const OperandRule& rule, const Signature& s, c
 // True when the list has no ids.
 Result<bool> GraphValues::token_list(const Expr& e, Op* op) {
   CULET_TRY(Fact list, writer_.facts().eval(e, writer_.layer()));
-  if (list.list()) CULET_TRY_VOID(writer_.facts().spend(e.place, list.list()->value->size()));
+  if (const auto* array = list.thing<ListFact>())
+    CULET_TRY_VOID(writer_.facts().spend(e.location, array->list().size()));
   auto ids = token_ids(list, writer_.at(op->in[0]).width);
-  if (!ids) return writer_.error(e.place, ids.error().message, ids.error().code);
+  if (!ids) return writer_.error(e.location, ids.error().message, ids.error().code);
   if (ids->empty()) return true;
   auto& lists = writer_.plan().token_lists;
   op->attr.as<SuppressAttributes>().tokens = static_cast<int32_t>(lists.size());
@@ -143,10 +146,11 @@ Result<bool> GraphValues::token_list(const Expr& e, Op* op) {
 Result<void> GraphValues::cache_or_pair(const Expr& e, Op* op, ShapeCall* call) {
   const ArchFile& arch = writer_.arch();
   if (e.kind == Kind::kTuple) {
-    if (e.kids.size() != 2) return writer_.error(e.place, "attention without a cache takes (k, v)");
+    if (e.kids.size() != 2)
+      return writer_.error(e.location, "attention without a cache takes (k, v)");
     if (arch.kind != "encoder")
       return writer_.error(
-          e.place,
+          e.location,
           fmt::format("a {} attends over a cache, so that earlier steps are "
                       "seen; {} and name it here",
                       arch.kind,
@@ -158,10 +162,10 @@ Result<void> GraphValues::cache_or_pair(const Expr& e, Op* op, ShapeCall* call) 
     return {};
   }
   const CacheDecl* d = e.kind == Kind::kName ? arch.cache(e.text) : nullptr;
-  if (!d) return writer_.error(e.place, "a cache's name or (k, v) is needed here");
+  if (!d) return writer_.error(e.location, "a cache's name or (k, v) is needed here");
   if (writer_.layer() < 0)
-    return writer_.error(e.place, "attention over a cache belongs into the layer block");
-  CULET_TRY(const int32_t cache, caches_.read_by(*d, e.place));
+    return writer_.error(e.location, "attention over a cache belongs into the layer block");
+  CULET_TRY(const int32_t cache, caches_.read_by(*d, e.location));
   op->attr.as<AttendAttributes>().cache = cache;
   call->cache = writer_.plan().caches[static_cast<size_t>(cache)];
   return {};
@@ -176,8 +180,8 @@ Result<void> GraphValues::attributes(const Signature& s, const Expr& e, Op* op, 
       continue;
     std::string list;
     for (const AttributeRule& r : s.attributes) list += (list.empty() ? "" : ", ") + r.name;
-    return writer_.error(a.place, fmt::format("{} has no '{}=' (it has: {})", s.name, a.name,
-                                              list.empty() ? "none" : list));
+    return writer_.error(a.location, fmt::format("{} has no '{}=' (it has: {})", s.name, a.name,
+                                                 list.empty() ? "none" : list));
   }
   RopeSpec rope;
   const int64_t uses = writer_.facts().context_uses();
@@ -186,7 +190,7 @@ Result<void> GraphValues::attributes(const Signature& s, const Expr& e, Op* op, 
     for (const NamedArgument& a : e.named)
       if (a.name == rule.name) given = a.value.get();
     if (!given && !rule.has_default)
-      return writer_.error(e.place, fmt::format("{} needs '{}='", s.name, rule.name));
+      return writer_.error(e.location, fmt::format("{} needs '{}='", s.name, rule.name));
     CULET_TRY_VOID(attribute(rule, given, op, &rope));
   }
   if (s.kind != OpKind::rope) return {};
@@ -224,7 +228,7 @@ Result<void> GraphValues::attribute(const AttributeRule& rule, const Expr* given
         CULET_TRY(n, facts.number(*given, layer));
       }
       if (!(n > -1e30 && n < 1e30))
-        return writer_.error(given->place,
+        return writer_.error(given->location,
                              fmt::format("{}= is {}, a finite number is needed", rule.name, n));
       set_number(target, rule.name, n);
       return {};
@@ -247,7 +251,7 @@ Result<void> GraphValues::attribute(const AttributeRule& rule, const Expr* given
 Result<void> GraphValues::word_attribute(const AttributeRule& rule, const Expr* given, Op* op,
                                          RopeSpec* rope) {
   Facts& facts = writer_.facts();
-  Fact::Word word{rule.default_text, 0};
+  expr::Word word{rule.default_text, 0};
   const bool plain = given && given->kind == Kind::kName && !facts.let(given->text) &&
                      given->text.find('.') == std::string::npos;
   if (plain) {
@@ -255,32 +259,32 @@ Result<void> GraphValues::word_attribute(const AttributeRule& rule, const Expr* 
   } else if (given) {
     CULET_TRY(Fact f, facts.eval(*given, writer_.layer()));
     if (!f.word())
-      return writer_.error(given->place,
+      return writer_.error(given->location,
                            fmt::format("{}= is a word such as '{}', this is {}", rule.name,
                                        rule.has_default ? rule.default_text : "halves", f.show()));
     word = *f.word();
   }
   if (auto ok = set_word({op->kind, &op->attr, rope}, rule.name, word); !ok)
-    return writer_.error(given->place, ok.error().message);
+    return writer_.error(given->location, ok.error().message);
   return {};
 }
 
 Result<void> GraphValues::finish_rope(const Expr& e, const RopeSpec& rope, Op* op,
                                       ShapeCall* call) {
   if (!(rope.scale > 0) || !(rope.attn_factor > 0))
-    return writer_.error(e.place,
+    return writer_.error(e.location,
                          fmt::format("rope's scale is {} and its attn_factor {}; both must be "
                                      "positive",
                                      rope.scale, rope.attn_factor));
   if (!(rope.base > 0))
-    return writer_.error(e.place,
+    return writer_.error(e.location,
                          fmt::format("rope's base is {}, a positive number is needed", rope.base));
   if (const format::TensorInfo* t = writer_.info(rope.factors);
       t && t->elements() != static_cast<uint64_t>(rope.dims / 2))
-    return writer_.error(
-        e.place, fmt::format("tensor {} has {} factors, {} are needed for {} dimensions", t->name,
-                             t->elements(), rope.dims / 2, rope.dims));
-  CULET_TRY(op->attr.as<RopeAttributes>().rope, writer_.rope(rope, e.place));
+    return writer_.error(e.location,
+                         fmt::format("tensor {} has {} factors, {} are needed for {} dimensions",
+                                     t->name, t->elements(), rope.dims / 2, rope.dims));
+  CULET_TRY(op->attr.as<RopeAttributes>().rope, writer_.rope(rope, e.location));
   call->rope_dims = rope.dims;
   return {};
 }

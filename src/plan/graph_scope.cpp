@@ -18,7 +18,7 @@ std::vector<std::string> ValueScope::names() const {
   return all;
 }
 
-Result<void> ValueScope::assign(const std::string& name, ValueId value, Place p) {
+Result<void> ValueScope::assign(const std::string& name, ValueId value, SourceLocation p) {
   if (const auto old = names_.find(name); old != names_.end())
     CULET_TRY_VOID(check_read(old->first, old->second));
   set(name, {value, p});
@@ -27,7 +27,7 @@ Result<void> ValueScope::assign(const std::string& name, ValueId value, Place p)
   return {};
 }
 
-void ValueScope::define(const std::string& name, ValueId value, Place p) {
+void ValueScope::define(const std::string& name, ValueId value, SourceLocation p) {
   set(name, {value, p, true});
 }
 
@@ -39,7 +39,7 @@ void ValueScope::set(const std::string& name, Made made) {
 // A result that nothing reads is a slip, and the answers would be wrong without a word.
 Result<void> ValueScope::check_read(const std::string& name, const Made& made) const {
   if (made.read) return {};
-  return writer_.error(made.place,
+  return writer_.error(made.location,
                        fmt::format("nothing reads the value '{}' that is made here; use it "
                                    "below, or remove it",
                                    name));

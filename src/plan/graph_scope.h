@@ -22,9 +22,9 @@ class ValueScope {
   std::vector<std::string> names() const;
 
   // The name stands for the value from here on. Error: nothing read what it stood for.
-  Result<void> assign(const std::string& name, ValueId value, Place p);
+  Result<void> assign(const std::string& name, ValueId value, SourceLocation p);
   // For values that need no reader.
-  void define(const std::string& name, ValueId value, Place p);
+  void define(const std::string& name, ValueId value, SourceLocation p);
 
   void begin_layer() { made_here_.clear(); }
   Result<void> end_layer();  // error: a value of the layer that nothing read
@@ -33,7 +33,7 @@ class ValueScope {
  private:
   struct Made {
     ValueId value;
-    Place place;
+    SourceLocation location;
     bool read = false;
   };
   void set(const std::string& name, Made made);

@@ -12,17 +12,18 @@ constexpr std::string_view kHandedOver = "hidden";  // the target's output that 
 
 Result<void> TargetModel::check_externs() const {
   const ArchFile& arch = writer_.arch();
-  const Place place = arch.externs.empty() ? writer_.end_of_text() : arch.externs[0].place;
+  const SourceLocation location =
+      arch.externs.empty() ? writer_.end_of_text() : arch.externs[0].location;
   if (arch.kind == "drafter" && !target_.plan)
     return writer_.error(
-        place,
+        location,
         "this is a drafter: it guesses the next tokens of the model that it was made "
         "for, its target, and runs only beside it; run that model instead, or load the "
         "drafter with it (ModelOptions::target; culet show and explain: --target)",
         ErrorCode::kUnsupported);
   if (arch.kind != "drafter" && target_.plan)
     return writer_.error(
-        place,
+        location,
         fmt::format("this is of kind {} and reads no other model; load it without a target",
                     arch.kind),
         ErrorCode::kUnsupported);
@@ -33,7 +34,7 @@ Result<void> TargetModel::check_externs() const {
 // Something that an extern line names is not there.
 tl::unexpected<Error> TargetModel::missing(const ExternDecl& e, std::string_view what) const {
   return writer_.error(
-      e.place,
+      e.location,
       fmt::format("the target model {} (architecture {}) has no {}, which this drafter "
                   "reads; load the drafter with the model that it was made for",
                   target_.facts->model().name(), target_.plan->architecture, what),
@@ -42,7 +43,7 @@ tl::unexpected<Error> TargetModel::missing(const ExternDecl& e, std::string_view
 
 Result<void> TargetModel::check_extern(const ExternDecl& e) const {
   if (!target_.plan)
-    return writer_.error(e.place, "only 'kind drafter' has a target model to read from");
+    return writer_.error(e.location, "only 'kind drafter' has a target model to read from");
   for (const std::string& f : e.facts)
     if (!target_.facts->let(f)) return missing(e, fmt::format("fact '{}'", f));
   for (const std::string& c : e.caches)
@@ -63,7 +64,7 @@ Result<void> TargetModel::check_next_row(const Block& model) const {
   const int32_t width = writer_.at(writer_.plan().output("hidden")).width;
   if (width == wanted) return {};
   return writer_.error(
-      model.place,
+      model.location,
       fmt::format("the output 'hidden' has {} numbers, but a step of this drafter takes "
                   "{}, as the target's has; make it that wide",
                   width, wanted),
@@ -75,7 +76,7 @@ bool TargetModel::is_value(std::string_view name) const {
          target_.plan->output(kHandedOver) != kNone;
 }
 
-ValueId TargetModel::input(std::string_view name, Place p) {
+ValueId TargetModel::input(std::string_view name, SourceLocation p) {
   const ValueId theirs = target_.plan->output(kHandedOver);
   const Value& t = target_.plan->values[static_cast<size_t>(theirs)];
   const ValueId out =
@@ -93,7 +94,7 @@ Result<int32_t> TargetModel::cache(const CacheDecl& d, int layer) {
     if (spec.name != d.name) continue;
     if (spec.policy == CachePolicy::kWindow && spec.window < 2)
       return writer_.error(
-          d.place,
+          d.location,
           fmt::format("layer {} of the target keeps one row, and a drafter's own row is "
                       "not in it, so there is nothing to read",
                       layer),
@@ -105,7 +106,7 @@ Result<int32_t> TargetModel::cache(const CacheDecl& d, int layer) {
     ours.push_back(spec);
     return static_cast<int32_t>(ours.size()) - 1;
   }
-  return writer_.error(d.place,
+  return writer_.error(d.location,
                        fmt::format("layer {} of the target reads no cache '{}'", layer, d.name));
 }
 

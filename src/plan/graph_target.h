@@ -20,7 +20,7 @@ class TargetModel {
 
   // Whether a name is an output of the target that a step is given ("target.hidden").
   bool is_value(std::string_view name) const;
-  ValueId input(std::string_view name, Place p);  // of such a name: the op that takes it
+  ValueId input(std::string_view name, SourceLocation p);  // of such a name: the op that takes it
 
   // The target's cache of the declaration's name that this layer of the target reads.
   Result<int32_t> cache(const CacheDecl& d, int layer);

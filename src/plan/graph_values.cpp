@@ -25,12 +25,13 @@ std::string joined(const std::vector<std::string>& names) {
 Result<ValueId> GraphValues::value(const Expr& e) {
   CULET_TRY(std::vector<ValueId> v, values(e));
   if (v.size() != 1)
-    return writer_.error(e.place, fmt::format("one value is needed here, this makes {}", v.size()));
+    return writer_.error(e.location,
+                         fmt::format("one value is needed here, this makes {}", v.size()));
   return v[0];
 }
 
 Result<std::vector<ValueId>> GraphValues::values(const Expr& e) {
-  CULET_TRY_VOID(writer_.facts().spend(e.place));
+  CULET_TRY_VOID(writer_.facts().spend(e.location));
   switch (e.kind) {
     case Kind::kName:
       return name(e);
@@ -50,7 +51,7 @@ Result<std::vector<ValueId>> GraphValues::values(const Expr& e) {
     default:
       break;
   }
-  return writer_.error(e.place, "a value is needed here, this is a fact");
+  return writer_.error(e.location, "a value is needed here, this is a fact");
 }
 
 bool GraphValues::is_value(const Expr& e) const {
@@ -79,17 +80,17 @@ bool GraphValues::is_value(const Expr& e) const {
 Result<std::vector<ValueId>> GraphValues::name(const Expr& e) {
   if (const ValueId made = scope_.read(e.text); made != kNone) return std::vector<ValueId>{made};
   if (target_.is_value(e.text)) {
-    const ValueId out = target_.input(e.text, e.place);
-    scope_.define(e.text, out, e.place);
+    const ValueId out = target_.input(e.text, e.location);
+    scope_.define(e.text, out, e.location);
     return std::vector<ValueId>{out};
   }
   if (writer_.facts().let(e.text))
-    return writer_.error(e.place, fmt::format("'{}' is a fact, a value is needed here", e.text));
+    return writer_.error(e.location, fmt::format("'{}' is a fact, a value is needed here", e.text));
   const std::vector<std::string> known = scope_.names();
   const std::string near = nearest(e.text, known);
   return writer_.error(
-      e.place, near.empty()
-                   ? fmt::format("there is no value '{}' here (values: {})", e.text, joined(known))
+      e.location,
+      near.empty() ? fmt::format("there is no value '{}' here (values: {})", e.text, joined(known))
                    : fmt::format("there is no value '{}' here; did you mean '{}'?", e.text, near));
 }
 
@@ -102,10 +103,10 @@ Result<std::vector<ValueId>> GraphValues::choice(const Expr& e) {
 
 Result<std::vector<ValueId>> GraphValues::negated(const Expr& e) {
   CULET_TRY(ValueId v, value(*e.kids[0]));
-  Op op = writer_.op(OpKind::arithmetic, e.place);
+  Op op = writer_.op(OpKind::arithmetic, e.location);
   op.in = {v};
   op.attr = ArithmeticAttributes{Arithmetic::kMul, -1};
-  return writer_.emit(std::move(op), {}, e.place);
+  return writer_.emit(std::move(op), {}, e.location);
 }
 
 // The result of the last op, when neither the op nor a name depends on the shape it has now.
@@ -127,7 +128,8 @@ Result<std::vector<ValueId>> GraphValues::view(const Expr& e) {
   CULET_TRY(std::vector<ValueId> all, values(*e.kids[0]));
   Shape s;
   s.rank = static_cast<int32_t>(e.kids.size()) - 1;
-  if (s.rank < 1 || s.rank > 3) return writer_.error(e.place, "a shape has one to three numbers");
+  if (s.rank < 1 || s.rank > 3)
+    return writer_.error(e.location, "a shape has one to three numbers");
   for (size_t d = 1; d < e.kids.size(); ++d) {
     CULET_TRY(int64_t n, writer_.facts().integer(*e.kids[d], writer_.layer(), 1, 1 << 28));
     s.dims[d - 1] = static_cast<int32_t>(n);
@@ -138,11 +140,11 @@ Result<std::vector<ValueId>> GraphValues::view(const Expr& e) {
     const int32_t width = writer_.at(v).width;
     if (s.width() != width)
       return writer_.error(
-          e.place, fmt::format("a value of shape {} cannot be seen as {}: {} numbers against {}",
-                               writer_.shape(v).show(), s.show(), width, s.width()));
+          e.location, fmt::format("a value of shape {} cannot be seen as {}: {} numbers against {}",
+                                  writer_.shape(v).show(), s.show(), width, s.width()));
     if (writer_.shape(v) == s) continue;
     if (!in_place) {
-      Op op = writer_.op(OpKind::slice, e.place);
+      Op op = writer_.op(OpKind::slice, e.location);
       op.in = {v};
       op.attr = ColumnsAttributes{0, width};
       v = writer_.add(std::move(op), s, writer_.at(v).rows);
@@ -158,11 +160,12 @@ Result<std::vector<ValueId>> GraphValues::layer_slice(const Expr& e) {
   const Shape s = writer_.shape(v);
   if (s.rank < 2)
     return writer_.error(
-        e.place, fmt::format("a value of shape {} has no slices; only [layers, n] can be indexed",
-                             s.show()));
+        e.location,
+        fmt::format("a value of shape {} has no slices; only [layers, n] can be indexed",
+                    s.show()));
   CULET_TRY(int64_t index, writer_.facts().integer(*e.kids[1], writer_.layer(), 0, s.dims[0] - 1));
   const Shape rest{{s.dims[1], s.dims[2], 0}, s.rank - 1};
-  Op op = writer_.op(OpKind::view_layer, e.place);
+  Op op = writer_.op(OpKind::view_layer, e.location);
   op.in = {v};
   op.attr = ColumnsAttributes{static_cast<int32_t>(index * rest.width()),
                               static_cast<int32_t>(rest.width())};
@@ -175,19 +178,19 @@ Result<std::vector<ValueId>> GraphValues::arithmetic(const Expr& e) {
   static constexpr std::string_view kOps[] = {"+", "-", "*", "/"};
   const auto* const which = std::find(std::begin(kOps), std::end(kOps), e.text);
   if (which == std::end(kOps))
-    return writer_.error(e.place, fmt::format("'{}' does not apply to values", e.text));
-  Op op = writer_.op(OpKind::arithmetic, e.place);
+    return writer_.error(e.location, fmt::format("'{}' does not apply to values", e.text));
+  Op op = writer_.op(OpKind::arithmetic, e.location);
   auto& attributes = op.attr.as<ArithmeticAttributes>();
   attributes.arithmetic = static_cast<Arithmetic>(which - std::begin(kOps));
   const Expr &left = *e.kids[0], &right = *e.kids[1];
   const bool left_value = is_value(left), right_value = is_value(right);
   if (!left_value && !right_value)
-    return writer_.error(e.place, "a value is needed here, this is a fact");
+    return writer_.error(e.location, "a value is needed here, this is a fact");
   if (left_value && right_value) {
     CULET_TRY(ValueId a, value(left));
     CULET_TRY(ValueId b, value(right));
     op.in = {a, b};
-    return writer_.emit(std::move(op), {}, e.place);
+    return writer_.emit(std::move(op), {}, e.location);
   }
   CULET_TRY(ValueId v, value(left_value ? left : right));
   op.in = {v};
@@ -195,22 +198,22 @@ Result<std::vector<ValueId>> GraphValues::arithmetic(const Expr& e) {
   if (is_tensor(other)) {
     const bool commutes = e.text == "+" || e.text == "*";
     if (!left_value && !commutes)
-      return writer_.error(e.place, "a tensor stands on the right of - and /");
+      return writer_.error(e.location, "a tensor stands on the right of - and /");
     CULET_TRY_VOID(known(other));
     CULET_TRY(TensorId t, writer_.facts().tensor(other, writer_.layer(), false));
     if (t == kNone) return op.in;  // NAME? that is absent: nothing to do
     op.weights = {t};
-    return writer_.emit(std::move(op), {}, e.place);
+    return writer_.emit(std::move(op), {}, e.location);
   }
   CULET_TRY(attributes.scalar, writer_.facts().number(other, writer_.layer()));
   if (!(std::fabs(attributes.scalar) < 1e30))
     return writer_.error(
-        other.place,
+        other.location,
         fmt::format("this is {}, a number that fits a float is needed", attributes.scalar));
   if (left_value && e.text == "/" && attributes.scalar == 0)
-    return writer_.error(other.place, "division of a value by zero");
+    return writer_.error(other.location, "division of a value by zero");
   attributes.scalar_first = !left_value;
-  return writer_.emit(std::move(op), {}, e.place);
+  return writer_.emit(std::move(op), {}, e.location);
 }
 
 // A plain name in a sum or product may have been meant as either.
@@ -224,7 +227,7 @@ Result<void> GraphValues::known(const Expr& e) const {
   for (const Let& l : writer_.arch().lets) names.push_back(l.name);
   const std::string near = nearest(e.text, names);
   return writer_.error(
-      e.place,
+      e.location,
       fmt::format("'{}' is neither a value or fact here nor a tensor of the model file "
                   "({}); {}",
                   e.text, tensor,
@@ -240,7 +243,7 @@ bool GraphValues::is_tensor(const Expr& e) const {
   if (e.kind != Kind::kName) return false;
   if (const Let* l = facts.let(e.text)) {
     const auto f = facts.eval(*l->value, facts.per_layer(*l) ? writer_.layer() : -1);
-    return f && (f->tensor() || f->is_none());
+    return f && (f->thing<TensorFact>() || f->is_none());
   }
   return !e.text.starts_with("meta.") && e.text != "i" && e.text != "session.context" &&
          !facts.is_word(e.text) &&

@@ -20,7 +20,8 @@ GraphWriter::GraphWriter(Facts& facts, const format::GgufFile* target_file)
       tensors_(facts.model(), target_file),
       used_(facts.model().tensors().size(), false) {}
 
-tl::unexpected<Error> GraphWriter::error(Place p, std::string_view message, ErrorCode code) const {
+tl::unexpected<Error> GraphWriter::error(SourceLocation p, std::string_view message,
+                                         ErrorCode code) const {
   return layer_error(facts_, layer_, p, message, code);
 }
 
@@ -37,7 +38,7 @@ void GraphWriter::use(TensorId t) {
   if (t != kNone && !Tensors::of_target(t)) used_[static_cast<size_t>(t)] = true;
 }
 
-Op GraphWriter::op(OpKind kind, Place p) const {
+Op GraphWriter::op(OpKind kind, SourceLocation p) const {
   return make_op(kind, layer_, arch_.files[static_cast<size_t>(p.file)].first_line + p.line);
 }
 
@@ -56,7 +57,7 @@ ValueId GraphWriter::add(Op op, const Shape& result, RowSet rows) {
   return out;
 }
 
-Result<std::vector<ValueId>> GraphWriter::emit(Op op, ShapeCall call, Place p) {
+Result<std::vector<ValueId>> GraphWriter::emit(Op op, ShapeCall call, SourceLocation p) {
   for (ValueId v : op.in) call.in.push_back(shape(v)), call.in_rows.push_back(at(v).rows);
   for (TensorId t : op.weights) {
     use(t);
@@ -75,7 +76,7 @@ Result<std::vector<ValueId>> GraphWriter::emit(Op op, ShapeCall call, Place p) {
   return out;
 }
 
-Result<int32_t> GraphWriter::rope(const RopeSpec& spec, Place p) {
+Result<int32_t> GraphWriter::rope(const RopeSpec& spec, SourceLocation p) {
   std::vector<RopeSpec>& ropes = plan_.ropes;
   const auto found = std::find(ropes.begin(), ropes.end(), spec);
   const auto index = static_cast<int32_t>(found - ropes.begin());

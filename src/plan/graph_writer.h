@@ -26,9 +26,9 @@ class GraphWriter {
   const Plan& plan() const { return plan_; }
   int layer() const { return layer_; }  // -1: outside the layers
   void set_layer(int layer) { layer_ = layer; }
-  Place end_of_text() const { return {static_cast<int>(arch_.files.size()) - 1, 1, 1}; }
+  SourceLocation end_of_text() const { return {static_cast<int>(arch_.files.size()) - 1, 1, 1}; }
   // With the layer's index, where the statements run for one.
-  tl::unexpected<Error> error(Place p, std::string_view message,
+  tl::unexpected<Error> error(SourceLocation p, std::string_view message,
                               ErrorCode code = ErrorCode::kInvalidArgument) const;
 
   Value& at(ValueId v) { return plan_.values[static_cast<size_t>(v)]; }
@@ -38,13 +38,13 @@ class GraphWriter {
   const std::vector<bool>& used() const { return used_; }
 
   // An op of this layer and line, with the attributes of its kind and without operands.
-  Op op(OpKind kind, Place p) const;
+  Op op(OpKind kind, SourceLocation p) const;
   // Appends an op whose one result has the given shape; no rule is asked.
   ValueId add(Op op, const Shape& result, RowSet rows);
   // Appends an op as its shape rule says, which may complete its attributes. Gives its results.
-  Result<std::vector<ValueId>> emit(Op op, ShapeCall call, Place p);
+  Result<std::vector<ValueId>> emit(Op op, ShapeCall call, SourceLocation p);
   // The index of a table of angles; equal ones are one.
-  Result<int32_t> rope(const RopeSpec& spec, Place p);
+  Result<int32_t> rope(const RopeSpec& spec, SourceLocation p);
 
   // Whether the facts asked for since `uses` (Facts::context_uses) depend on the session's context;
   // a rope that follows from them cannot run in an endless stream, and the plan says why.

@@ -113,7 +113,8 @@ TEST(Language, Header) {
   expect_error(toy() + "include llama\n", "15:1:", "on the line after 'arch'");
   expect_error("arch-lang 1\narch toy\n\ninclude nobody\n",
                "4:9:", "no architecture file 'nobody.arch'");
-  expect_error("arch-lang 1\narch toy\ninclude ../llama\n", "3:9:", "no meaning here");
+  expect_error("arch-lang 1\narch toy\ninclude ../llama\n",
+               "3:9:", "expected an architecture name");
   expect_error("arch-lang 1\narch toy\ninclude a/llama\n", "3:10:", "end of the line");
 }
 
@@ -249,7 +250,7 @@ TEST(Language, FactErrors) {
   expect_fact_error("width default 3", "'default' follows a metadata key");
   expect_fact_error("width[0][0]", "indexed");
   expect_fact_error("sqrt(1, 2)", "sqrt takes 1 argument");
-  expect_fact_error("log(2)", "'log' is no function of facts (they are: has, sqrt");
+  expect_fact_error("log(2)", "there is no function 'log' (functions: has, window, band, sqrt");
   expect_fact_error("last(j < 2 where j > 5)", "no layer j < 2 satisfies");
   expect_fact_error("last(j < 2 j > 5)", "'where'");
   expect_fact_error("target.width", "attach it to one");
@@ -273,7 +274,7 @@ TEST(Language, MistakesInFactsThatNothingUses) {
   expect_error(toy("let spare = wdith * 2\n"), "8:13:", "did you mean 'width'?");
   expect_error(toy("let spare = meta.word + 1\n"), "8:13:", "a number is needed here");
   expect_error(toy("let spare = 1 / 0\n"), "8:15:", "division of 1 by zero");
-  expect_error(toy("let spare = if i == 1 then log(2) else 0\n"), "8:28:", "no function of facts");
+  expect_error(toy("let spare = if i == 1 then log(2) else 0\n"), "8:28:", "there is no function");
   expect_error(toy("let one = two\nlet two = one\n"), "9:1:", "defined by itself");
   expect_error(toy("let spare = other + 1\nlet other = yes + 1\n"), "9:13:", "a number is needed");
   // What this model lacks is nobody's trouble here; nor is what is right and not used.

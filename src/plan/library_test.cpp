@@ -113,8 +113,8 @@ TEST(Library, WhatAnIncludeReplaces) {
   EXPECT_EQ(parsed->block("model")->sections.size(), 1u);
   ASSERT_EQ(parsed->files.size(), 2u);
   EXPECT_EQ(parsed->files[1].first_line, std::count(base.begin(), base.end(), '\n'));
-  EXPECT_EQ(sections[1].statements[0].place.file, 1);
-  EXPECT_EQ(sections[0].statements[0].place.file, 0);
+  EXPECT_EQ(sections[1].statements[0].location.file, 1);
+  EXPECT_EQ(sections[0].statements[0].location.file, 0);
   EXPECT_TRUE(has(flattened_text(*parsed), "# no line break at the end\n"));
 }
 

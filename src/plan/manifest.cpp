@@ -4,7 +4,7 @@
 // patterns are tried one by one, and they are paid for (Facts::spend).
 #include "plan/manifest.h"
 
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
 
 #include <fmt/format.h>
 
@@ -131,7 +131,7 @@ class Manifest {
       if (item.is_meta) continue;
       const bool each = item.when && facts_.depends_on_layer(*item.when);
       if (item.is_glob && each)
-        return facts_.error(item.place,
+        return facts_.error(item.location,
                             "a pattern is ignored in the whole model; its 'when' cannot "
                             "depend on the layer");
       bool yes = true;
@@ -144,7 +144,7 @@ class Manifest {
         continue;
       }
       if (!each) names_.insert(facts_.tensor_name(item.name, false, -1));
-      CULET_TRY_VOID(facts_.spend(item.place, static_cast<size_t>(layers_)));
+      CULET_TRY_VOID(facts_.spend(item.location, static_cast<size_t>(layers_)));
       for (int i = 0; i < layers_; ++i) {
         if (each) {
           CULET_TRY(yes, facts_.flag(*item.when, i));
@@ -157,7 +157,7 @@ class Manifest {
 
   Result<bool> matches(const std::vector<const IgnoreItem*>& items, std::string_view name) {
     for (const IgnoreItem* item : items) {
-      CULET_TRY_VOID(facts_.spend(item->place));
+      CULET_TRY_VOID(facts_.spend(item->location));
       if (glob_match(item->name, name)) return true;
     }
     return false;
@@ -184,7 +184,7 @@ Result<void> check_requires(Facts& facts, int32_t layers) {
     const bool each = facts.depends_on_layer(*r.condition);
     for (int i = 0; i < (each ? layers : 1); ++i) {
       CULET_TRY(bool ok, facts.flag(*r.condition, each ? i : -1));
-      if (!ok) return facts.error(r.place, r.message, ErrorCode::kUnsupported);
+      if (!ok) return facts.error(r.location, r.message, ErrorCode::kUnsupported);
     }
   }
   return {};
@@ -194,7 +194,7 @@ Result<void> check_unnamed_lets(Facts& facts, int32_t layers, std::vector<std::s
   const std::unordered_set<const Let*> named = named_lets(facts);
   const int own = static_cast<int>(facts.arch().files.size()) - 1;
   for (const Let& l : facts.arch().lets) {
-    if (l.place.file != own || named.count(&l) != 0) continue;
+    if (l.location.file != own || named.count(&l) != 0) continue;
     const bool each = facts.per_layer(l);
     for (int i = 0; i < (each ? layers : 1); ++i) {
       const Result<Fact> value = facts.eval(*l.value, each ? i : -1);
@@ -202,7 +202,7 @@ Result<void> check_unnamed_lets(Facts& facts, int32_t layers, std::vector<std::s
         return tl::unexpected<Error>(value.error());
     }
     warnings->push_back(fmt::format("{}:{}: nothing reads the fact '{}'",
-                                    facts.arch().files.back().name, l.place.line, l.name));
+                                    facts.arch().files.back().name, l.location.line, l.name));
   }
   return {};
 }

@@ -6,7 +6,7 @@
 // that fact; who asked for it is the builder's to compare.
 #include "plan/memory.h"
 
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@
 
 namespace culet::plan {
 
-tl::unexpected<Error> layer_error(const Facts& facts, int layer, Place p, std::string_view message,
-                                  ErrorCode code) {
+tl::unexpected<Error> layer_error(const Facts& facts, int layer, SourceLocation p,
+                                  std::string_view message, ErrorCode code) {
   if (layer < 0) return facts.error(p, message, code);
   return facts.error(p, fmt::format("layer {}: {}", layer, message), code);
 }
@@ -26,7 +26,7 @@ Result<CacheSpec> cache_spec(Facts& facts, const CacheDecl& d, int layer) {
   spec.name = d.name;
   spec.layer = layer;
   if (!d.key_heads)
-    return layer_error(facts, layer, d.place, "the cache needs 'keys HEADS x WIDTH'");
+    return layer_error(facts, layer, d.location, "the cache needs 'keys HEADS x WIDTH'");
   CULET_TRY(int64_t heads, facts.integer(*d.key_heads, layer, 1, 65536));
   CULET_TRY(int64_t key_dim, facts.integer(*d.key_dim, layer, 1, 65536));
   int64_t value_heads = heads, value_dim = key_dim;
@@ -35,13 +35,13 @@ Result<CacheSpec> cache_spec(Facts& facts, const CacheDecl& d, int layer) {
     CULET_TRY(value_dim, facts.integer(*d.value_dim, layer, 1, 65536));
   }
   if (value_heads != heads)
-    return layer_error(facts, layer, d.place, "keys and values have different numbers of heads");
+    return layer_error(facts, layer, d.location, "keys and values have different numbers of heads");
   spec.kv_heads = static_cast<int32_t>(heads);
   spec.head_dim = static_cast<int32_t>(key_dim);
   spec.value_dim = static_cast<int32_t>(value_dim);
   if (!d.policy) return spec;
   CULET_TRY(Fact policy, facts.eval(*d.policy, layer));
-  const Fact::Word* word = policy.word();
+  const expr::Word* word = policy.word();
   if (word && word->text == "full")
     spec.policy = CachePolicy::kFull;
   else if (word && word->text == "global")
@@ -52,7 +52,7 @@ Result<CacheSpec> cache_spec(Facts& facts, const CacheDecl& d, int layer) {
     spec.window = static_cast<int64_t>(word->argument);
   } else {
     return layer_error(
-        facts, layer, d.policy->place,
+        facts, layer, d.policy->location,
         fmt::format("the policy is {}; full, global or window(n) with n >= 1 is needed",
                     policy.show()));
   }
@@ -83,10 +83,10 @@ bool has_rope(const std::vector<Statement>& all) {
 }
 
 std::string why_no_stream(const Facts& facts) {
-  const Place place = facts.context_place();
+  const SourceLocation location = facts.context_location();
   return fmt::format("the rotary factors depend on the length of the context ({}:{}: {})",
-                     facts.arch().files[static_cast<size_t>(place.file)].name, place.line,
-                     source_text(facts.arch().files, place));
+                     facts.arch().files[static_cast<size_t>(location.file)].name, location.line,
+                     expr::source_text(facts.arch().files, location));
 }
 
 }  // namespace culet::plan

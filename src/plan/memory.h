@@ -13,7 +13,8 @@
 namespace culet::plan {
 
 // FILE:LINE:COLUMN: layer N: message; layer -1: outside the layers.
-tl::unexpected<Error> layer_error(const Facts& facts, int layer, Place p, std::string_view message,
+tl::unexpected<Error> layer_error(const Facts& facts, int layer, SourceLocation p,
+                                  std::string_view message,
                                   ErrorCode code = ErrorCode::kInvalidArgument);
 
 Result<CacheSpec> cache_spec(Facts& facts, const CacheDecl& decl, int layer);

@@ -6,7 +6,7 @@
 #include "plan/report.h"
 
 #include "base/sha256.h"
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
 #include "plan/arch_parse.h"
 #include "plan/facts.h"
 #include "plan/graph.h"
@@ -419,7 +419,7 @@ SourceLines::SourceLines(const ArchFile& arch) : arch_(arch), lines_(arch.files.
       else
         physical.back() += c;
     }
-    for (const LexLine& line : *lines) {
+    for (const expr::LexLine& line : *lines) {
       std::vector<std::string> parts;
       for (int n = line.line; n <= line.tokens.back().line; ++n) {
         std::string part = physical[static_cast<size_t>(n) - 1];
@@ -437,23 +437,23 @@ SourceLines::SourceLines(const ArchFile& arch) : arch_(arch), lines_(arch.files.
   }
 }
 
-std::string SourceLines::at(Place place) const {
-  const auto& lines = lines_[static_cast<size_t>(place.file)];
-  const auto after = lines.upper_bound(place.line);
+std::string SourceLines::at(SourceLocation location) const {
+  const auto& lines = lines_[static_cast<size_t>(location.file)];
+  const auto after = lines.upper_bound(location.line);
   return after == lines.begin() ? "" : std::prev(after)->second;
 }
 
-Place SourceLines::place_of(int32_t line) const {
+SourceLocation SourceLines::location_of(int32_t line) const {
   size_t f = arch_.files.size() - 1;
   while (f > 0 && arch_.files[f].first_line >= line) --f;
   return {static_cast<int>(f), line - arch_.files[f].first_line, 1};
 }
 
-std::string SourceLines::at_flat(int32_t line) const { return at(place_of(line)); }
+std::string SourceLines::at_flat(int32_t line) const { return at(location_of(line)); }
 
 std::string SourceLines::name_flat(int32_t line) const {
-  const Place place = place_of(line);
-  return fmt::format("{}:{}", arch_.files[static_cast<size_t>(place.file)].name, place.line);
+  const SourceLocation location = location_of(line);
+  return fmt::format("{}:{}", arch_.files[static_cast<size_t>(location.file)].name, location.line);
 }
 
 // ---------------------------------------------------------------- the two reports

@@ -43,16 +43,16 @@ int64_t trained_context(const format::GgufFile& model);
 std::string cache_line(const CacheSpec& cache);  // "cache kv: window(512), 4 heads of 64"
 std::string state_line(const StateSpec& state);  // "state history: 2 rows of 64"
 
-// The text of logical lines of the files of an architecture, by place.
+// The text of logical lines of the files of an architecture, by location.
 class SourceLines {
  public:
-  explicit SourceLines(const ArchFile& arch);  // which has been parsed
-  std::string at(Place place) const;           // without comment, joined, indentation gone
-  std::string at_flat(int32_t line) const;     // line of the flattened text
-  std::string name_flat(int32_t line) const;   // "llama.arch:31"
+  explicit SourceLines(const ArchFile& arch);     // which has been parsed
+  std::string at(SourceLocation location) const;  // without comment, joined, indentation gone
+  std::string at_flat(int32_t line) const;        // line of the flattened text
+  std::string name_flat(int32_t line) const;      // "llama.arch:31"
 
  private:
-  Place place_of(int32_t line) const;
+  SourceLocation location_of(int32_t line) const;
   const ArchFile& arch_;
   std::vector<std::map<int, std::string>> lines_;  // by file: first line -> text
 };
