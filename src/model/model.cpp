@@ -422,7 +422,7 @@ Result<void> read_plan(const ModelOptions& options, LoadedModel* model) {
       .precise = options.precise, .fuse = options.fuse, .context = model->context};
   if (model->target) {
     compile.target = &model->target->file;
-    compile.target_plan = &model->target->compiled.plan;
+    compile.target_compiled = &model->target->compiled;
   }
   CULET_TRY(model->compiled, plan::compile(library, model->file, compile));
   return {};
