@@ -153,7 +153,7 @@ TEST(Drafter, LogitsAndHiddenRowsAreTheReferences) {
   const double logits_abs = expected["tolerance"]["logits_abs"].get<double>();
   const double hidden_abs = expected["tolerance"]["hidden_abs"].get<double>();
   const Pair pair = load_pair({.threads = 2, .precise = true});
-  EXPECT_EQ(pair.drafter->info().kind, "drafter");
+  EXPECT_EQ(pair.drafter->info().kind, "draft");
   EXPECT_EQ(pair.drafter->info().vocabulary, 512);
   ASSERT_FALSE(expected["cases"].empty());
   for (const json& c : expected["cases"]) {
@@ -556,7 +556,7 @@ TEST(Refused, ADrafterAlone) {
     ModelOptions options;
     options.text_only = text_only;
     expect_refused(drafter_file(), options, ErrorCode::kUnsupported,
-                   {drafter_file(), "this is a drafter", "its target", "ModelOptions::target"});
+                   {drafter_file(), "this is a draft model", "its target", "ModelOptions::target"});
   }
 }
 
@@ -568,12 +568,12 @@ TEST(Refused, TargetsThatItWasNotMadeFor) {
   };
   const std::string advice = "the model that it was made for";
   expect_refused(drafter_file(), with("llama/model.gguf"), ErrorCode::kUnsupported,
-                 {"llama/model.gguf (architecture llama) has no fact 'local'", advice});
+                 {"llama/model.gguf (architecture llama) has no hyperparameter 'local'", advice});
   expect_refused(drafter_file(), with("bert/model.gguf"), ErrorCode::kUnsupported,
                  {"bert/model.gguf is of kind encoder", advice});
   ModelOptions drafting;
   drafting.target = drafter_of(load(target_file()));
-  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is of kind drafter", advice});
+  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is of kind draft", advice});
   expect_refused(drafter_file(), with("gemma4-e/model.gguf", {.text_only = true}),
                  ErrorCode::kInvalidArgument, {"loaded with text_only"});
   expect_refused(golden("tiny/llama/model.gguf"), with("gemma4-e/model.gguf"),
@@ -707,7 +707,7 @@ TEST(Refused, SessionsAndVectorsOfADrafter) {
   const std::vector<std::vector<Token>> sequences{{1, 2}};
   const auto rows = encode(*pair.drafter, sequences);
   ASSERT_FALSE(rows);
-  EXPECT_NE(rows.error().message.find("is a drafter"), std::string::npos) << rows.error().message;
+  EXPECT_NE(rows.error().message.find("is a draft"), std::string::npos) << rows.error().message;
 }
 
 }  // namespace

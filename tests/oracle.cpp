@@ -403,7 +403,7 @@ class Pass {
 
   void rope(const Op& op) {
     const auto& attr = op.attr.as<plan::RopeAttributes>();
-    if (attr.pinned && !value(op.out[0]).index.empty())
+    if (attr.sinks && !value(op.out[0]).index.empty())
       refuse(op, "who reads the engine's second query");
     columns(op, op.out[0], 0);
     value(op.out[0]).rotation = {attr.rope, attr.adjacent};

@@ -83,7 +83,7 @@ struct Sampling {
 // What `culet show` prints.
 struct ModelInfo {
   std::string path, architecture, name;
-  // "decoder": continues texts (Session); "encoder": makes vectors (encode, embed); "drafter":
+  // "decoder": continues texts (Session); "encoder": makes vectors (encode, embed); "draft":
   // guesses tokens for its target (draft).
   std::string kind;
   std::string arch_origin, arch_sha256;

@@ -17,7 +17,7 @@ namespace {
 
 Result<void> check_drafter(const ModelImpl& drafter) {
   const ModelInfo& info = drafter.info();
-  if (info.kind != "drafter") {
+  if (info.kind != "draft") {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} is of kind {} (architecture {}), and only a drafter makes drafts; "
                             "take the one that was made for the session's model",

@@ -230,7 +230,7 @@ Result<ExprPtr> ExpressionParser::call(SourceLocation p, std::string name) {
         return in_.error(p, "this call is too long or nested too deeply");
     } else {
       if (!e->named.empty())
-        return in_.error(in_.location(), "operands stand before the named facts");
+        return in_.error(in_.location(), "operands stand before the named hyperparameters");
       CULET_TRY_VOID(kid(e.get()));
     }
     if (!in_.accept_symbol(",")) break;

@@ -124,7 +124,7 @@ Result<void> check_target(const ModelOptions& options, const LoadedModel& target
   if (target.info.kind != "decoder") {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("its target {} is of kind {} (architecture {}), and only a decoder can "
-                            "be one; load the drafter with the model that it was made for",
+                            "be one; load the draft model with the model that it was made for",
                             target.info.path, target.info.kind, target.info.architecture));
   }
   if (!options.chat_template.empty()) {
@@ -150,7 +150,7 @@ Result<void> check_target(const ModelOptions& options, const LoadedModel& target
 // A drafter speaks of its target's tokens: the file may list them, and then they must be the same.
 Result<void> check_target_tokens(const LoadedModel& model) {
   constexpr const char* kTokens = "tokenizer.ggml.tokens";
-  constexpr const char* kAdvice = "load the drafter with the model that it was made for";
+  constexpr const char* kAdvice = "load the draft model with the model that it was made for";
   const LoadedModel& target = *model.target;
   const plan::Plan& plan = model.compiled.plan;
   const int64_t width = plan.values[static_cast<size_t>(plan.output("logits"))].width;

@@ -1,5 +1,5 @@
-// The parsed form of an architecture file: facts, statements and sections, each with the place it
-// came from. docs/formats/arch.md defines the language.
+// The parsed form of an architecture file: hyperparameters, statements and sections, each with the
+// place it came from. docs/formats/arch.md defines the language.
 #pragma once
 
 #include "expr/ast.h"
@@ -73,14 +73,14 @@ struct IgnoreItem {
 };
 
 struct ExternDecl {
-  std::string name;                                // "target"
-  std::vector<std::string> values, caches, facts;  // values: tensors and outputs
+  std::string name;                                  // "target"
+  std::vector<std::string> values, caches, hparams;  // values: tensors and outputs
   SourceLocation location;
 };
 
 struct ArchFile {
   std::vector<std::string> architectures;  // names on the arch line
-  std::string kind;  // decoder, encoder, drafter; "" when this file does not say
+  std::string kind;  // decoder, encoder, draft; "" when this file does not say
   SourceLocation include_location;
   std::vector<Let> lets;
   std::vector<CacheDecl> caches;

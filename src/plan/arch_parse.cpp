@@ -1,6 +1,6 @@
 // Takes logical lines of one architecture file, gives an ArchFile. Recursive descent; expressions
-// are the business of expr/parser.cpp. Knows the grammar only: which name is a fact, a value or a
-// tensor is decided when a model is at hand (graph.cpp).
+// are the business of expr/parser.cpp. Knows the grammar only: which name is a hyperparameter, a
+// value or a tensor is decided when a model is at hand (graph.cpp).
 #include "plan/arch_parse.h"
 
 #include "expr/parser.h"
@@ -95,21 +95,21 @@ class Parser : private expr::TokenReader {
   Result<void> kind() {
     const SourceLocation p = location();
     take_token();
-    static constexpr std::string_view kKinds[] = {"decoder", "encoder", "drafter"};
+    static constexpr std::string_view kKinds[] = {"decoder", "encoder", "draft"};
     for (std::string_view k : kKinds) {
       if (!accept_word(k)) continue;
       if (!arch_.kind.empty()) return error(p, "'kind' stands twice in this file");
       arch_.kind = k;
       return end_of_line();
     }
-    return expected("decoder, encoder or drafter");
+    return expected("decoder, encoder or draft");
   }
 
   Result<void> let() {
     Let l;
     l.location = location();
     take_token();
-    CULET_TRY(l.name, want_plain_name("the fact's name"));
+    CULET_TRY(l.name, want_plain_name("the hyperparameter's name"));
     static constexpr std::string_view kReserved[] = {
         "i",   "none", "meta",    "root", "target", "session", "self", "yes",
         "no",  "pi",   "if",      "then", "else",   "and",     "or",   "not",
@@ -124,7 +124,7 @@ class Parser : private expr::TokenReader {
     return end_of_line();
   }
 
-  // Facts, caches and states share one name space.
+  // Hyperparameters, caches and states share one name space.
   Result<void> claim(const std::string& name, SourceLocation p) {
     if (!names_.insert(name).second)
       return error(p, fmt::format("'{}' is defined twice in this file", name));
@@ -234,19 +234,20 @@ class Parser : private expr::TokenReader {
     if (!arch_.externs.empty())
       return error(e.location, "'extern target' stands twice in this file");
     take_token();
-    if (!is_word("target")) return expected("'target', the model that a drafter is attached to");
+    if (!is_word("target"))
+      return expected("'target', the model that a draft model is attached to");
     e.name = take_token().text;
     CULET_TRY_VOID(want_symbol(":"));
-    bool facts = false;
+    bool hparams = false;
     do {
       if (accept_word("cache")) {
         CULET_TRY(std::string name, want_plain_name("a cache's name"));
         e.caches.push_back(std::move(name));
         continue;
       }
-      if (accept_word("facts")) facts = true;
+      if (accept_word("hyperparameters")) hparams = true;
       CULET_TRY(std::string name, want_plain_name("a name of the target"));
-      (facts ? e.facts : e.values).push_back(std::move(name));
+      (hparams ? e.hparams : e.values).push_back(std::move(name));
     } while (accept_symbol(","));
     arch_.externs.push_back(std::move(e));
     return end_of_line();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "culet/result.h"
-#include "plan/facts.h"
+#include "plan/hyperparameters.h"
 #include "plan/plan.h"
 
 #include <string_view>

@@ -28,7 +28,7 @@ struct NormAttributes {
 struct RopeAttributes {
   int32_t rope = kNone;   // index into Plan::ropes
   bool adjacent = false;  // pairs (2i, 2i+1); else (i, i + dims/2)
-  bool pinned = false;    // angles of the pinned position (streams)
+  bool sinks = false;     // angles of the sink position (streams)
 };
 struct AppendAttributes {
   int32_t cache = kNone;  // index into Plan::caches

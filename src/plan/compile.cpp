@@ -3,8 +3,8 @@
 
 #include "base/sha256.h"
 #include "plan/arch_parse.h"
-#include "plan/facts.h"
 #include "plan/graph.h"
+#include "plan/hyperparameters.h"
 #include "plan/passes.h"
 #include "plan/report.h"
 
@@ -62,7 +62,7 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   const int64_t context = options.context > 0 ? options.context : trained;
 
   std::optional<Compiled> made;  // the target, where nobody has compiled it
-  std::optional<Facts> target_facts;
+  std::optional<Hyperparameters> target_hparams;
   TargetPlan target;
   if (options.target) {
     const Compiled* compiled = options.target_compiled;
@@ -70,13 +70,13 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
       CULET_TRY(made, compile(library, *options.target, {.context = options.context}));
       compiled = &*made;
     }
-    target_facts.emplace(*compiled->arch, *options.target,
-                         options.context > 0 ? options.context : trained_context(*options.target),
-                         nullptr);
-    target = {&compiled->plan, &*target_facts};
+    target_hparams.emplace(*compiled->arch, *options.target,
+                           options.context > 0 ? options.context : trained_context(*options.target),
+                           nullptr);
+    target = {&compiled->plan, &*target_hparams};
   }
-  Facts facts(arch, model, context, target.facts);
-  CULET_TRY(GraphResult graph, build_graph(facts, target));
+  Hyperparameters hparams(arch, model, context, target.hparams);
+  CULET_TRY(GraphResult graph, build_graph(hparams, target));
 
   out.plan = std::move(graph.plan);
   out.warnings = std::move(graph.warnings);
@@ -86,7 +86,7 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   const std::string flat = flattened_text(arch);
   out.plan.source = lines_of(flat);
   out.plan.source_sha256 = sha256_of(flat);
-  pin_queries(&out.plan);
+  add_sink_queries(&out.plan);
   select_rows(&out.plan);
   remove_dead(&out.plan);
   if (!options.precise) insert_quantize(&out.plan, {model, options.target});

@@ -63,7 +63,7 @@ struct AttributesText {
                                   a.adjacent ? "adjacent" : "halves", r.dims, r.base, r.scale);
     if (r.attn_factor != 1) out += fmt::format(" attn_factor={}", r.attn_factor);
     if (r.factors != kNone) out += " factors";
-    if (a.pinned) out += " pinned";
+    if (a.sinks) out += " sinks";
     return out;
   }
   std::string operator()(const AppendAttributes& a) const { return cache(a.cache); }

@@ -1,5 +1,5 @@
 // Every family compiles against the header of a real (tiny) model file: what the language carries,
-// and the facts of the result that a wrong compiler would get wrong.
+// and the hyperparameters of the result that a wrong compiler would get wrong.
 #include "plan/plan_test_support.h"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ TEST(Families, LlamaIsWhatItsFileSays) {
   ASSERT_EQ(plan.layers.size(), static_cast<size_t>(layers));
   ASSERT_EQ(plan.caches.size(), static_cast<size_t>(layers));
   EXPECT_EQ(plan.ropes.size(), 1u);                  // one table for every q and k of every layer
-  EXPECT_EQ(count(plan, OpKind::rope), 3 * layers);  // q, k, and q again at the pinned position
+  EXPECT_EQ(count(plan, OpKind::rope), 3 * layers);  // q, k, and q again at the sink position
   for (int32_t l = 0; l < layers; ++l) {
     const CacheSpec& c = plan.caches[static_cast<size_t>(l)];
     EXPECT_EQ(c.layer, l);
@@ -103,7 +103,7 @@ TEST(Families, LlamaIsWhatItsFileSays) {
     const auto& a = attends[0]->attr.as<AttendAttributes>();
     const auto ropes = ops_of(plan, OpKind::rope, l);
     EXPECT_EQ(std::count_if(ropes.begin(), ropes.end(),
-                            [](const Op* op) { return op->attr.as<RopeAttributes>().pinned; }),
+                            [](const Op* op) { return op->attr.as<RopeAttributes>().sinks; }),
               1);
     EXPECT_EQ(a.cache, l);
     EXPECT_EQ(a.heads, heads);
@@ -259,8 +259,8 @@ TEST(Families, Gemma4SharesTheDonorsCaches) {
     EXPECT_EQ(a.scale, 1);
     EXPECT_EQ(ops_of(plan, OpKind::append, l).size(), l < 6 ? 1u : 0u);
     const auto ropes = ops_of(plan, OpKind::rope, l);
-    const size_t pinned = global ? 1 : 0;  // the query that a stream's pinned keys see
-    EXPECT_EQ(ropes.size(), (l < 6 ? 2u : 1u) + pinned);
+    const size_t sinks = global ? 1 : 0;  // the query that a stream's sink keys see
+    EXPECT_EQ(ropes.size(), (l < 6 ? 2u : 1u) + sinks);
     const RopeSpec& rope =
         plan.ropes[static_cast<size_t>(ropes[0]->attr.as<RopeAttributes>().rope)];
     EXPECT_EQ(rope.base, global ? 1000000 : 10000);
@@ -325,7 +325,7 @@ TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
 
 TEST(Families, TheDrafterReadsItsTarget) {
   const Plan plan = plan_of("gemma4-assistant", "gemma4-assistant");
-  EXPECT_EQ(plan.kind, "drafter");
+  EXPECT_EQ(plan.kind, "draft");
   EXPECT_EQ(count(plan, OpKind::append), 0);
   ASSERT_EQ(count(plan, OpKind::input), 1);
   EXPECT_EQ(value(plan, ops_of(plan, OpKind::input)[0]->out[0]).width, 64);
@@ -356,7 +356,7 @@ TEST(Families, TheDrafterNeedsItsTargetAndTheRightOne) {
   const ModelPtr wrong = fixture("llama");
   auto other = compile_text(builtin(), arch, model->file, {.target = &wrong->file});
   ASSERT_FALSE(other);
-  EXPECT_NE(other.error().message.find("no fact 'local'"), std::string::npos)
+  EXPECT_NE(other.error().message.find("no hyperparameter 'local'"), std::string::npos)
       << other.error().message;
 }
 

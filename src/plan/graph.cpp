@@ -1,13 +1,13 @@
-// Takes a parsed architecture file and a model's facts, gives operations: decides every `when`,
-// runs the statements of the model block and of each layer, and checks what must hold before and
-// after. The stages, each in a file of its own:
+// Takes a parsed architecture file and a model's hyperparameters, gives operations: decides every
+// `when`, runs the statements of the model block and of each layer, and checks what must hold
+// before and after. The stages, each in a file of its own:
 //
 //   graph.cpp          statements, in order
 //   graph_values.cpp   expressions: names, arithmetic, views
 //   graph_calls.cpp    operations: operands and attributes by the signatures of ops.def
 //   graph_scope.cpp    which value a name stands for
 //   graph_caches.cpp   caches and states
-//   graph_target.cpp   what a drafter takes from its target
+//   graph_target.cpp   what a draft model takes from its target
 //   graph_writer.cpp   the plan while it is made: values, ops, shape rules
 #include "plan/graph.h"
 
@@ -26,10 +26,10 @@ constexpr size_t kMaxOps = 1 << 17;  // the largest real models stay below a ten
 
 class Statements {
  public:
-  Statements(Facts& facts, const TargetPlan& target)
-      : facts_(facts),
-        arch_(facts.arch()),
-        writer_(facts, target.facts ? &target.facts->model() : nullptr),
+  Statements(Hyperparameters& hparams, const TargetPlan& target)
+      : hparams_(hparams),
+        arch_(hparams.arch()),
+        writer_(hparams, target.hparams ? &target.hparams->model() : nullptr),
         plan_(writer_.plan()),
         scope_(writer_),
         target_(writer_, target),
@@ -37,14 +37,14 @@ class Statements {
         values_(writer_, scope_, target_, caches_) {}
 
   Result<GraphResult> run() {
-    CULET_TRY(int64_t layers, facts_.layers());
+    CULET_TRY(int64_t layers, hparams_.layers());
     plan_.n_layers = static_cast<int32_t>(layers);
     plan_.architecture = arch_.architectures.front();
     plan_.kind = arch_.kind;
     std::vector<std::string> warnings;
     CULET_TRY_VOID(target_.check_externs());
-    CULET_TRY_VOID(check_requires(facts_, plan_.n_layers));
-    CULET_TRY_VOID(check_unnamed_lets(facts_, plan_.n_layers, &warnings));
+    CULET_TRY_VOID(check_requires(hparams_, plan_.n_layers));
+    CULET_TRY_VOID(check_unnamed_lets(hparams_, plan_.n_layers, &warnings));
     const Block* model = arch_.block("model");
     if (!model) return writer_.error(writer_.end_of_text(), "the block 'model:' is missing");
     for (const Section& s : model->sections) CULET_TRY_VOID(statements(s.statements));
@@ -52,7 +52,7 @@ class Statements {
       return writer_.error(model->location, "the block 'model:' has no line 'layers: layer'");
     CULET_TRY_VOID(check_outputs(*model));
     CULET_TRY_VOID(scope_.end());
-    CULET_TRY_VOID(check_manifest(facts_, writer_.used(), plan_.n_layers, &warnings));
+    CULET_TRY_VOID(check_manifest(hparams_, writer_.used(), plan_.n_layers, &warnings));
     return GraphResult{std::move(plan_), std::move(warnings)};
   }
 
@@ -62,7 +62,7 @@ class Statements {
     static constexpr struct {
       std::string_view kind, output;
     } kNeeded[] = {
-        {"decoder", "logits"}, {"encoder", "hidden"}, {"drafter", "logits"}, {"drafter", "hidden"}};
+        {"decoder", "logits"}, {"encoder", "hidden"}, {"draft", "logits"}, {"draft", "hidden"}};
     for (const auto& needed : kNeeded) {
       if (needed.kind != arch_.kind || plan_.output(needed.output) != kNone) continue;
       return writer_.error(model.location,
@@ -70,7 +70,7 @@ class Statements {
                                        "output {} = ...",
                                        arch_.kind, needed.output, needed.output));
     }
-    return arch_.kind == "drafter" ? target_.check_next_row(model) : Result<void>();
+    return arch_.kind == "draft" ? target_.check_next_row(model) : Result<void>();
   }
 
   Result<void> statements(const std::vector<Statement>& all) {
@@ -79,7 +79,7 @@ class Statements {
   }
 
   Result<void> statement(const Statement& s) {
-    CULET_TRY_VOID(facts_.spend(s.location));
+    CULET_TRY_VOID(hparams_.spend(s.location));
     if (plan_.ops.size() >= kMaxOps)
       return writer_.error(s.location, "the model expands to too many operations");
     switch (s.kind) {
@@ -98,17 +98,17 @@ class Statements {
   }
 
   Result<void> when(const Statement& s) {
-    const int64_t uses = facts_.context_uses();
-    CULET_TRY(bool yes, facts_.flag(*s.value, writer_.layer()));
+    const int64_t uses = hparams_.context_uses();
+    CULET_TRY(bool yes, hparams_.flag(*s.value, writer_.layer()));
     if (has_rope(s.body) || has_rope(s.otherwise)) writer_.note_context(uses);
     return statements(yes ? s.body : s.otherwise);
   }
 
   Result<void> assign(const Statement& s) {
     for (const std::string& n : s.names)
-      if (facts_.let(n))
-        return writer_.error(s.location,
-                             fmt::format("'{}' is a fact; give the value another name", n));
+      if (hparams_.let(n))
+        return writer_.error(
+            s.location, fmt::format("'{}' is a hyperparameter; give the value another name", n));
     CULET_TRY(std::vector<ValueId> v, values_.values(*s.value));
     if (v.size() != s.names.size())
       return writer_.error(s.location,
@@ -161,7 +161,7 @@ class Statements {
     return {};
   }
 
-  Facts& facts_;
+  Hyperparameters& hparams_;
   const ArchFile& arch_;
   GraphWriter writer_;
   Plan& plan_;
@@ -174,8 +174,8 @@ class Statements {
 
 }  // namespace
 
-Result<GraphResult> build_graph(Facts& facts, const TargetPlan& target) {
-  return Statements(facts, target).run();
+Result<GraphResult> build_graph(Hyperparameters& hparams, const TargetPlan& target) {
+  return Statements(hparams, target).run();
 }
 
 }  // namespace culet::plan

@@ -20,7 +20,7 @@ Result<int32_t> GraphCaches::append_to(const std::string& name, SourceLocation p
   const auto index = static_cast<int32_t>(writer_.plan().caches.size());
   if (!written_.try_emplace({name, writer_.layer()}, index).second)
     return writer_.error(p, fmt::format("cache '{}' is appended twice in this layer", name));
-  CULET_TRY(CacheSpec spec, cache_spec(writer_.facts(), *decl, writer_.layer()));
+  CULET_TRY(CacheSpec spec, cache_spec(writer_.hparams(), *decl, writer_.layer()));
   writer_.plan().caches.push_back(std::move(spec));
   return index;
 }
@@ -29,7 +29,7 @@ Result<int32_t> GraphCaches::read_by(const CacheDecl& d, SourceLocation p) {
   const int layer = writer_.layer();
   int donor = layer;
   if (d.donor) {
-    CULET_TRY(Fact f, writer_.facts().eval(*d.donor, layer));
+    CULET_TRY(Hyperparameter f, writer_.hparams().eval(*d.donor, layer));
     if (const double* n = f.number(); n && *n >= 0 && *n < 65536 && *n == std::floor(*n))
       donor = static_cast<int>(*n);
     else if (!f.word() || f.word()->text != "self")
@@ -66,7 +66,7 @@ Result<int32_t> GraphCaches::state(const Expr& name) {
         }))
       return writer_.error(name.location,
                            fmt::format("state '{}' is used twice in this layer", s.name));
-    CULET_TRY(StateSpec spec, state_spec(writer_.facts(), s, layer));
+    CULET_TRY(StateSpec spec, state_spec(writer_.hparams(), s, layer));
     states.push_back(std::move(spec));
     return static_cast<int32_t>(states.size()) - 1;
   }

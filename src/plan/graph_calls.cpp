@@ -16,10 +16,10 @@ using Kind = Expr::Kind;
 
 // The token ids of a metadata array, each below `width`; none is an empty list. The error is the
 // message only.
-Result<std::vector<int32_t>> token_ids(const Fact& list, int32_t width) {
+Result<std::vector<int32_t>> token_ids(const Hyperparameter& list, int32_t width) {
   std::vector<int32_t> ids;
   if (list.is_none()) return ids;
-  const auto* array = list.thing<ListFact>();
+  const auto* array = list.thing<ListValue>();
   if (!array)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a metadata array of token ids or none is needed here, this is {}",
@@ -97,19 +97,19 @@ Result<bool> GraphValues::operand(const OperandRule& rule, const Signature& s, c
     }
     case K::kTensor:
     case K::kOptionalTensor: {
-      CULET_TRY(TensorId t, writer_.facts().tensor(arg, writer_.layer(), false));
+      CULET_TRY(TensorId t, writer_.hparams().tensor(arg, writer_.layer(), false));
       if (t == kNone && rule.kind == K::kTensor)
         return writer_.error(arg.location, "this tensor cannot be left out");
       op->weights.push_back(t);
       break;
     }
-    case K::kFact: {
+    case K::kHyperparameter: {
       if (s.kind == OpKind::suppress) return token_list(arg, op);
-      CULET_TRY(Fact f, writer_.facts().eval(arg, writer_.layer()));
+      CULET_TRY(Hyperparameter f, writer_.hparams().eval(arg, writer_.layer()));
       if (!f.number())
         return writer_.error(arg.location,
                              fmt::format("a number is needed here, this is {}", f.show()));
-      call->facts.push_back(*f.number());
+      call->hparams.push_back(*f.number());
       break;
     }
     case K::kCacheOrPair:
@@ -131,9 +131,9 @@ Result<bool> GraphValues::operand(const OperandRule& rule, const Signature& s, c
 
 // True when the list has no ids.
 Result<bool> GraphValues::token_list(const Expr& e, Op* op) {
-  CULET_TRY(Fact list, writer_.facts().eval(e, writer_.layer()));
-  if (const auto* array = list.thing<ListFact>())
-    CULET_TRY_VOID(writer_.facts().spend(e.location, array->list().size()));
+  CULET_TRY(Hyperparameter list, writer_.hparams().eval(e, writer_.layer()));
+  if (const auto* array = list.thing<ListValue>())
+    CULET_TRY_VOID(writer_.hparams().spend(e.location, array->list().size()));
   auto ids = token_ids(list, writer_.at(op->in[0]).width);
   if (!ids) return writer_.error(e.location, ids.error().message, ids.error().code);
   if (ids->empty()) return true;
@@ -154,7 +154,7 @@ Result<void> GraphValues::cache_or_pair(const Expr& e, Op* op, ShapeCall* call) 
           fmt::format("a {} attends over a cache, so that earlier steps are "
                       "seen; {} and name it here",
                       arch.kind,
-                      arch.kind == "drafter" ? "take the target's" : "append k, v to one"));
+                      arch.kind == "draft" ? "take the target's" : "append k, v to one"));
     for (const ExprPtr& kid : e.kids) {
       CULET_TRY(ValueId v, value(*kid));
       op->in.push_back(v);
@@ -184,7 +184,7 @@ Result<void> GraphValues::attributes(const Signature& s, const Expr& e, Op* op, 
                                                  list.empty() ? "none" : list));
   }
   RopeSpec rope;
-  const int64_t uses = writer_.facts().context_uses();
+  const int64_t uses = writer_.hparams().context_uses();
   for (const AttributeRule& rule : s.attributes) {
     const Expr* given = nullptr;
     for (const NamedArgument& a : e.named)
@@ -202,14 +202,14 @@ Result<void> GraphValues::attributes(const Signature& s, const Expr& e, Op* op, 
 Result<void> GraphValues::attribute(const AttributeRule& rule, const Expr* given, Op* op,
                                     RopeSpec* rope) {
   using K = AttributeRule::Kind;
-  Facts& facts = writer_.facts();
+  Hyperparameters& hparams = writer_.hparams();
   const int layer = writer_.layer();
   const AttributeTarget target{op->kind, &op->attr, rope};
   switch (rule.kind) {
     case K::kTensor: {
       TensorId t = kNone;
       if (given) {
-        CULET_TRY(t, facts.tensor(*given, layer, false));
+        CULET_TRY(t, hparams.tensor(*given, layer, false));
       }
       if (op->kind == OpKind::rope)
         rope->factors = t, writer_.use(t);
@@ -218,14 +218,14 @@ Result<void> GraphValues::attribute(const AttributeRule& rule, const Expr* given
       return {};
     }
     case K::kInteger: {
-      CULET_TRY(int64_t n, facts.integer(*given, layer, 0, 1 << 28));
+      CULET_TRY(int64_t n, hparams.integer(*given, layer, 0, 1 << 28));
       set_number(target, rule.name, static_cast<double>(n));
       return {};
     }
     case K::kNumber: {
       double n = base::parse_double(rule.default_text).value_or(0);
       if (given) {
-        CULET_TRY(n, facts.number(*given, layer));
+        CULET_TRY(n, hparams.number(*given, layer));
       }
       if (!(n > -1e30 && n < 1e30))
         return writer_.error(given->location,
@@ -236,7 +236,7 @@ Result<void> GraphValues::attribute(const AttributeRule& rule, const Expr* given
     case K::kFlag: {
       bool b = rule.default_text == "yes";
       if (given) {
-        CULET_TRY(b, facts.flag(*given, layer));
+        CULET_TRY(b, hparams.flag(*given, layer));
       }
       set_number(target, rule.name, b ? 1 : 0);
       return {};
@@ -250,14 +250,14 @@ Result<void> GraphValues::attribute(const AttributeRule& rule, const Expr* given
 
 Result<void> GraphValues::word_attribute(const AttributeRule& rule, const Expr* given, Op* op,
                                          RopeSpec* rope) {
-  Facts& facts = writer_.facts();
+  Hyperparameters& hparams = writer_.hparams();
   expr::Word word{rule.default_text, 0};
-  const bool plain = given && given->kind == Kind::kName && !facts.let(given->text) &&
+  const bool plain = given && given->kind == Kind::kName && !hparams.let(given->text) &&
                      given->text.find('.') == std::string::npos;
   if (plain) {
     word = {given->text, 0};  // whatever it is: set_word() knows what it may be
   } else if (given) {
-    CULET_TRY(Fact f, facts.eval(*given, writer_.layer()));
+    CULET_TRY(Hyperparameter f, hparams.eval(*given, writer_.layer()));
     if (!f.word())
       return writer_.error(given->location,
                            fmt::format("{}= is a word such as '{}', this is {}", rule.name,

@@ -6,7 +6,8 @@ namespace culet::plan {
 namespace {
 
 constexpr std::string_view kPrefix = "target.";
-constexpr std::string_view kHandedOver = "hidden";  // the target's output that a drafter is given
+constexpr std::string_view kHandedOver =
+    "hidden";  // the target's output that a draft model is given
 
 }  // namespace
 
@@ -14,14 +15,14 @@ Result<void> TargetModel::check_externs() const {
   const ArchFile& arch = writer_.arch();
   const SourceLocation location =
       arch.externs.empty() ? writer_.end_of_text() : arch.externs[0].location;
-  if (arch.kind == "drafter" && !target_.plan)
+  if (arch.kind == "draft" && !target_.plan)
     return writer_.error(
         location,
-        "this is a drafter: it guesses the next tokens of the model that it was made "
+        "this is a draft model: it guesses the next tokens of the model that it was made "
         "for, its target, and runs only beside it; run that model instead, or load the "
-        "drafter with it (ModelOptions::target; culet show and explain: --target)",
+        "draft model with it (ModelOptions::target; culet show and explain: --target)",
         ErrorCode::kUnsupported);
-  if (arch.kind != "drafter" && target_.plan)
+  if (arch.kind != "draft" && target_.plan)
     return writer_.error(
         location,
         fmt::format("this is of kind {} and reads no other model; load it without a target",
@@ -35,22 +36,22 @@ Result<void> TargetModel::check_externs() const {
 tl::unexpected<Error> TargetModel::missing(const ExternDecl& e, std::string_view what) const {
   return writer_.error(
       e.location,
-      fmt::format("the target model {} (architecture {}) has no {}, which this drafter "
-                  "reads; load the drafter with the model that it was made for",
-                  target_.facts->model().name(), target_.plan->architecture, what),
+      fmt::format("the target model {} (architecture {}) has no {}, which this draft model "
+                  "reads; load the draft model with the model that it was made for",
+                  target_.hparams->model().name(), target_.plan->architecture, what),
       ErrorCode::kUnsupported);
 }
 
 Result<void> TargetModel::check_extern(const ExternDecl& e) const {
   if (!target_.plan)
-    return writer_.error(e.location, "only 'kind drafter' has a target model to read from");
-  for (const std::string& f : e.facts)
-    if (!target_.facts->let(f)) return missing(e, fmt::format("fact '{}'", f));
+    return writer_.error(e.location, "only 'kind draft' has a target model to read from");
+  for (const std::string& f : e.hparams)
+    if (!target_.hparams->let(f)) return missing(e, fmt::format("hyperparameter '{}'", f));
   for (const std::string& c : e.caches)
-    if (!target_.facts->arch().cache(c)) return missing(e, fmt::format("cache '{}'", c));
+    if (!target_.hparams->arch().cache(c)) return missing(e, fmt::format("cache '{}'", c));
   for (const std::string& v : e.values) {
     const bool tensor =
-        target_.facts->find_tensor(target_.facts->tensor_name(v, false, -1)) != kNone;
+        target_.hparams->find_tensor(target_.hparams->tensor_name(v, false, -1)) != kNone;
     if (!tensor && !is_value(std::string(kPrefix) + v))
       return missing(e, fmt::format("tensor or output '{}'", v));
   }
@@ -65,7 +66,7 @@ Result<void> TargetModel::check_next_row(const Block& model) const {
   if (width == wanted) return {};
   return writer_.error(
       model.location,
-      fmt::format("the output 'hidden' has {} numbers, but a step of this drafter takes "
+      fmt::format("the output 'hidden' has {} numbers, but a step of this draft model takes "
                   "{}, as the target's has; make it that wide",
                   width, wanted),
       ErrorCode::kUnsupported);
@@ -95,7 +96,7 @@ Result<int32_t> TargetModel::cache(const CacheDecl& d, int layer) {
     if (spec.policy == CachePolicy::kWindow && spec.window < 2)
       return writer_.error(
           d.location,
-          fmt::format("layer {} of the target keeps one row, and a drafter's own row is "
+          fmt::format("layer {} of the target keeps one row, and a draft model's own row is "
                       "not in it, so there is nothing to read",
                       layer),
           ErrorCode::kUnsupported);

@@ -1,4 +1,4 @@
-// What a drafter takes from its target: outputs, tensors, facts and caches.
+// What a draft model takes from its target: outputs, tensors, hyperparameters and caches.
 #pragma once
 
 #include "culet/result.h"
@@ -13,9 +13,9 @@ class TargetModel {
  public:
   TargetModel(GraphWriter& writer, const TargetPlan& target) : writer_(writer), target_(target) {}
 
-  // A drafter has a target and others have none; everything that 'extern' names is there.
+  // A draft model has a target and others have none; everything that 'extern' names is there.
   Result<void> check_externs() const;
-  // A drafter's hidden row is what its next step takes in place of the target's.
+  // A draft model's hidden row is what its next step takes in place of the target's.
   Result<void> check_next_row(const Block& model) const;
 
   // Whether a name is an output of the target that a step is given ("target.hidden").

@@ -1,5 +1,6 @@
 // Takes an expression that stands where a value is needed, gives the ids of its values and appends
-// the operations that make them. A name means a value if there is one, then a fact, then a tensor.
+// the operations that make them. A name means a value if there is one, then a hyperparameter, then
+// a tensor.
 #include "plan/graph_values.h"
 
 #include "plan/memory.h"
@@ -31,7 +32,7 @@ Result<ValueId> GraphValues::value(const Expr& e) {
 }
 
 Result<std::vector<ValueId>> GraphValues::values(const Expr& e) {
-  CULET_TRY_VOID(writer_.facts().spend(e.location));
+  CULET_TRY_VOID(writer_.hparams().spend(e.location));
   switch (e.kind) {
     case Kind::kName:
       return name(e);
@@ -51,7 +52,7 @@ Result<std::vector<ValueId>> GraphValues::values(const Expr& e) {
     default:
       break;
   }
-  return writer_.error(e.location, "a value is needed here, this is a fact");
+  return writer_.error(e.location, "a value is needed here, this is a hyperparameter");
 }
 
 bool GraphValues::is_value(const Expr& e) const {
@@ -60,7 +61,7 @@ bool GraphValues::is_value(const Expr& e) const {
     case Kind::kName:
       return scope_.has(e.text) || target_.is_value(e.text);
     case Kind::kCall:  // of a value: an operation, or misspells one; sqrt takes either
-      return (find_signature(e.text) != nullptr && !Facts::is_function(e.text)) ||
+      return (find_signature(e.text) != nullptr && !Hyperparameters::is_function(e.text)) ||
              std::any_of(e.kids.begin(), e.kids.end(), kid_is);
     case Kind::kIf:
       return is_value(*e.kids[1]) || is_value(*e.kids[2]);
@@ -84,8 +85,9 @@ Result<std::vector<ValueId>> GraphValues::name(const Expr& e) {
     scope_.define(e.text, out, e.location);
     return std::vector<ValueId>{out};
   }
-  if (writer_.facts().let(e.text))
-    return writer_.error(e.location, fmt::format("'{}' is a fact, a value is needed here", e.text));
+  if (writer_.hparams().let(e.text))
+    return writer_.error(e.location,
+                         fmt::format("'{}' is a hyperparameter, a value is needed here", e.text));
   const std::vector<std::string> known = scope_.names();
   const std::string near = nearest(e.text, known);
   return writer_.error(
@@ -95,8 +97,8 @@ Result<std::vector<ValueId>> GraphValues::name(const Expr& e) {
 }
 
 Result<std::vector<ValueId>> GraphValues::choice(const Expr& e) {
-  const int64_t uses = writer_.facts().context_uses();
-  CULET_TRY(bool yes, writer_.facts().flag(*e.kids[0], writer_.layer()));
+  const int64_t uses = writer_.hparams().context_uses();
+  CULET_TRY(bool yes, writer_.hparams().flag(*e.kids[0], writer_.layer()));
   if (has_rope(*e.kids[1]) || has_rope(*e.kids[2])) writer_.note_context(uses);
   return values(*e.kids[yes ? 1 : 2]);
 }
@@ -131,7 +133,7 @@ Result<std::vector<ValueId>> GraphValues::view(const Expr& e) {
   if (s.rank < 1 || s.rank > 3)
     return writer_.error(e.location, "a shape has one to three numbers");
   for (size_t d = 1; d < e.kids.size(); ++d) {
-    CULET_TRY(int64_t n, writer_.facts().integer(*e.kids[d], writer_.layer(), 1, 1 << 28));
+    CULET_TRY(int64_t n, writer_.hparams().integer(*e.kids[d], writer_.layer(), 1, 1 << 28));
     s.dims[d - 1] = static_cast<int32_t>(n);
   }
   const bool in_place =
@@ -163,7 +165,8 @@ Result<std::vector<ValueId>> GraphValues::layer_slice(const Expr& e) {
         e.location,
         fmt::format("a value of shape {} has no slices; only [layers, n] can be indexed",
                     s.show()));
-  CULET_TRY(int64_t index, writer_.facts().integer(*e.kids[1], writer_.layer(), 0, s.dims[0] - 1));
+  CULET_TRY(int64_t index,
+            writer_.hparams().integer(*e.kids[1], writer_.layer(), 0, s.dims[0] - 1));
   const Shape rest{{s.dims[1], s.dims[2], 0}, s.rank - 1};
   Op op = writer_.op(OpKind::view_layer, e.location);
   op.in = {v};
@@ -185,7 +188,7 @@ Result<std::vector<ValueId>> GraphValues::arithmetic(const Expr& e) {
   const Expr &left = *e.kids[0], &right = *e.kids[1];
   const bool left_value = is_value(left), right_value = is_value(right);
   if (!left_value && !right_value)
-    return writer_.error(e.location, "a value is needed here, this is a fact");
+    return writer_.error(e.location, "a value is needed here, this is a hyperparameter");
   if (left_value && right_value) {
     CULET_TRY(ValueId a, value(left));
     CULET_TRY(ValueId b, value(right));
@@ -200,12 +203,12 @@ Result<std::vector<ValueId>> GraphValues::arithmetic(const Expr& e) {
     if (!left_value && !commutes)
       return writer_.error(e.location, "a tensor stands on the right of - and /");
     CULET_TRY_VOID(known(other));
-    CULET_TRY(TensorId t, writer_.facts().tensor(other, writer_.layer(), false));
+    CULET_TRY(TensorId t, writer_.hparams().tensor(other, writer_.layer(), false));
     if (t == kNone) return op.in;  // NAME? that is absent: nothing to do
     op.weights = {t};
     return writer_.emit(std::move(op), {}, e.location);
   }
-  CULET_TRY(attributes.scalar, writer_.facts().number(other, writer_.layer()));
+  CULET_TRY(attributes.scalar, writer_.hparams().number(other, writer_.layer()));
   if (!(std::fabs(attributes.scalar) < 1e30))
     return writer_.error(
         other.location,
@@ -218,17 +221,17 @@ Result<std::vector<ValueId>> GraphValues::arithmetic(const Expr& e) {
 
 // A plain name in a sum or product may have been meant as either.
 Result<void> GraphValues::known(const Expr& e) const {
-  const Facts& facts = writer_.facts();
-  if (e.kind != Kind::kName || facts.let(e.text) || e.text == "none") return {};
-  const std::string tensor = facts.tensor_name(e.text, false, writer_.layer());
-  if (e.text.starts_with("target.") || facts.find_tensor(tensor) != kNone) return {};
-  std::vector<std::string> names = facts.names_like_tensors(writer_.layer());
+  const Hyperparameters& hparams = writer_.hparams();
+  if (e.kind != Kind::kName || hparams.let(e.text) || e.text == "none") return {};
+  const std::string tensor = hparams.tensor_name(e.text, false, writer_.layer());
+  if (e.text.starts_with("target.") || hparams.find_tensor(tensor) != kNone) return {};
+  std::vector<std::string> names = hparams.names_like_tensors(writer_.layer());
   for (const std::string& name : scope_.names()) names.push_back(name);
   for (const Let& l : writer_.arch().lets) names.push_back(l.name);
   const std::string near = nearest(e.text, names);
   return writer_.error(
       e.location,
-      fmt::format("'{}' is neither a value or fact here nor a tensor of the model file "
+      fmt::format("'{}' is neither a value or hyperparameter here nor a tensor of the model file "
                   "({}); {}",
                   e.text, tensor,
                   near.empty() ? fmt::format("write '{}?' for a tensor that may be absent", e.text)
@@ -237,18 +240,18 @@ Result<void> GraphValues::known(const Expr& e) const {
 }
 
 bool GraphValues::is_tensor(const Expr& e) const {
-  Facts& facts = writer_.facts();
+  Hyperparameters& hparams = writer_.hparams();
   if (e.kind == Kind::kOptional || e.kind == Kind::kAlternative || e.kind == Kind::kString)
     return true;
   if (e.kind != Kind::kName) return false;
-  if (const Let* l = facts.let(e.text)) {
-    const auto f = facts.eval(*l->value, facts.per_layer(*l) ? writer_.layer() : -1);
-    return f && (f->thing<TensorFact>() || f->is_none());
+  if (const Let* l = hparams.let(e.text)) {
+    const auto f = hparams.eval(*l->value, hparams.per_layer(*l) ? writer_.layer() : -1);
+    return f && (f->thing<TensorValue>() || f->is_none());
   }
   return !e.text.starts_with("meta.") && e.text != "i" && e.text != "session.context" &&
-         !facts.is_word(e.text) &&
-         !(e.text.starts_with("target.") && facts.target() &&
-           facts.target()->let(std::string_view(e.text).substr(7)));
+         !hparams.is_word(e.text) &&
+         !(e.text.starts_with("target.") && hparams.target() &&
+           hparams.target()->let(std::string_view(e.text).substr(7)));
 }
 
 }  // namespace culet::plan

@@ -14,15 +14,15 @@ constexpr size_t kMaxRopes = 1024;
 
 }  // namespace
 
-GraphWriter::GraphWriter(Facts& facts, const format::GgufFile* target_file)
-    : facts_(facts),
-      arch_(facts.arch()),
-      tensors_(facts.model(), target_file),
-      used_(facts.model().tensors().size(), false) {}
+GraphWriter::GraphWriter(Hyperparameters& hparams, const format::GgufFile* target_file)
+    : hparams_(hparams),
+      arch_(hparams.arch()),
+      tensors_(hparams.model(), target_file),
+      used_(hparams.model().tensors().size(), false) {}
 
 tl::unexpected<Error> GraphWriter::error(SourceLocation p, std::string_view message,
                                          ErrorCode code) const {
-  return layer_error(facts_, layer_, p, message, code);
+  return layer_error(hparams_, layer_, p, message, code);
 }
 
 Shape GraphWriter::shape(ValueId v) const {
@@ -88,7 +88,7 @@ Result<int32_t> GraphWriter::rope(const RopeSpec& spec, SourceLocation p) {
 }
 
 void GraphWriter::note_context(int64_t uses) {
-  if (facts_.context_uses() != uses) plan_.no_stream = why_no_stream(facts_);
+  if (hparams_.context_uses() != uses) plan_.no_stream = why_no_stream(hparams_);
 }
 
 }  // namespace culet::plan

@@ -4,7 +4,7 @@
 
 #include "culet/result.h"
 #include "plan/arch_ast.h"
-#include "plan/facts.h"
+#include "plan/hyperparameters.h"
 #include "plan/plan.h"
 #include "plan/shapes.h"
 
@@ -17,10 +17,10 @@ namespace culet::plan {
 
 class GraphWriter {
  public:
-  // target_file: of a drafter's target; nullptr: none.
-  GraphWriter(Facts& facts, const format::GgufFile* target_file);
+  // target_file: of a draft model's target; nullptr: none.
+  GraphWriter(Hyperparameters& hparams, const format::GgufFile* target_file);
 
-  Facts& facts() { return facts_; }
+  Hyperparameters& hparams() { return hparams_; }
   const ArchFile& arch() const { return arch_; }
   Plan& plan() { return plan_; }
   const Plan& plan() const { return plan_; }
@@ -46,14 +46,15 @@ class GraphWriter {
   // The index of a table of angles; equal ones are one.
   Result<int32_t> rope(const RopeSpec& spec, SourceLocation p);
 
-  // Whether the facts asked for since `uses` (Facts::context_uses) depend on the session's context;
-  // a rope that follows from them cannot run in an endless stream, and the plan says why.
+  // Whether the hyperparameters asked for since `uses` (Hyperparameters::context_uses) depend on
+  // the session's context; a rope that follows from them cannot run in an endless stream, and the
+  // plan says why.
   void note_context(int64_t uses);
 
  private:
   ValueId new_value(const Shape& s, RowSet rows);
 
-  Facts& facts_;
+  Hyperparameters& hparams_;
   const ArchFile& arch_;
   Tensors tensors_;
   Plan plan_;

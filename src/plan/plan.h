@@ -20,10 +20,11 @@
 namespace culet::plan {
 
 using ValueId = int32_t;
-using TensorId = int32_t;                    // index into GgufFile::tensors()
-constexpr TensorId kTargetTensor = 1 << 24;  // added to ids of a drafter's target model's tensors
+using TensorId = int32_t;  // index into GgufFile::tensors()
+constexpr TensorId kTargetTensor = 1
+                                   << 24;  // added to ids of a draft model's target model's tensors
 
-// What the ids of a plan mean: tensors of the model's file, and for a drafter of its target's.
+// What the ids of a plan mean: tensors of the model's file, and for a draft model of its target's.
 class Tensors {
  public:
   Tensors(const format::GgufFile& file, const format::GgufFile* target = nullptr)
@@ -90,7 +91,7 @@ struct CacheSpec {
   CachePolicy policy = CachePolicy::kGlobal;
   int64_t window = 0;  // kWindow
   int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
-  int32_t target = kNone;  // a drafter reads its target's cache of this index
+  int32_t target = kNone;  // a draft model reads its target's cache of this index
 };
 
 // What short_conv remembers between passes: its last `rows` input rows. One a layer and name.
@@ -123,7 +124,7 @@ struct Output {
 
 struct Plan {
   std::string architecture;  // name from the arch line
-  std::string kind;          // decoder, encoder, drafter
+  std::string kind;          // decoder, encoder, draft
   int32_t n_layers = 0;
   std::vector<Value> values;
   std::vector<Op> ops;   // prologue, layers in order, epilogue

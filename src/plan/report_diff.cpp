@@ -5,8 +5,8 @@
 // subsequence; on a model layer by layer, and neighboring layers that differ in the same way are
 // printed once.
 #include "plan/arch_parse.h"
-#include "plan/facts.h"
 #include "plan/graph.h"
+#include "plan/hyperparameters.h"
 #include "plan/report.h"
 
 #include <fmt/format.h>
@@ -122,8 +122,8 @@ struct Expanded {
 Result<Expanded> expand(const ArchLibrary& library, const ArchText& text,
                         const format::GgufFile& model) {
   CULET_TRY(const ArchFile arch, parse_arch(library, text));
-  Facts facts(arch, model, trained_context(model), nullptr);
-  CULET_TRY(const GraphResult graph, build_graph(facts, {}));
+  Hyperparameters hparams(arch, model, trained_context(model), nullptr);
+  CULET_TRY(const GraphResult graph, build_graph(hparams, {}));
   Expanded out;
   out.layers.resize(static_cast<size_t>(graph.plan.n_layers));
   for (const CacheSpec& cache : graph.plan.caches)

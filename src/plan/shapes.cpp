@@ -111,10 +111,10 @@ Result<void> matmul(ShapeCall* c) {
 Result<void> norm(ShapeCall* c) {
   for (size_t w = 0; w < c->weights.size(); ++w)
     CULET_TRY_VOID(want_vector(*c, w, c->in[0].last()));
-  if (!(static_cast<float>(c->facts[0]) > 0 && c->facts[0] < 1))
+  if (!(static_cast<float>(c->hparams[0]) > 0 && c->hparams[0] < 1))
     return bad(fmt::format("the norm's epsilon is {}, a number above 0 and below 1 is needed",
-                           c->facts[0]));
-  c->op->attr.as<NormAttributes>().eps = static_cast<float>(c->facts[0]);
+                           c->hparams[0]));
+  c->op->attr.as<NormAttributes>().eps = static_cast<float>(c->hparams[0]);
   c->out = {c->in[0]};
   return {};
 }
@@ -200,9 +200,9 @@ Result<void> same(ShapeCall* c) {
 }
 
 Result<void> softcap(ShapeCall* c) {
-  if (!(c->facts[0] > 0))
-    return bad(fmt::format("the cap is {}, a positive number is needed", c->facts[0]));
-  c->op->attr.as<SoftcapAttributes>().cap = c->facts[0];
+  if (!(c->hparams[0] > 0))
+    return bad(fmt::format("the cap is {}, a positive number is needed", c->hparams[0]));
+  c->op->attr.as<SoftcapAttributes>().cap = c->hparams[0];
   return same(c);
 }
 
@@ -218,7 +218,7 @@ Result<void> concat(ShapeCall* c) {
 }
 
 Result<void> split(ShapeCall* c) {
-  const double n = c->facts[0];
+  const double n = c->hparams[0];
   if (c->in[0].rank != 1)
     return bad(fmt::format("split cuts a plain vector, this is {}", c->in[0].show()));
   if (!whole(n, 1, 64) || c->in[0].width() % static_cast<int>(n) != 0)
@@ -229,7 +229,7 @@ Result<void> split(ShapeCall* c) {
 }
 
 Result<void> slice(ShapeCall* c) {
-  const double first = c->facts[0], count = c->facts[1],
+  const double first = c->hparams[0], count = c->hparams[1],
                width = static_cast<double>(c->in[0].width());
   if (c->in[0].rank != 1)
     return bad(fmt::format("slice cuts a plain vector, this is {}", c->in[0].show()));

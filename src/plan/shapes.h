@@ -31,7 +31,7 @@ struct ShapeCall {
   std::vector<RowSet> in_rows;                     // likewise
   std::vector<const format::TensorInfo*> weights;  // nullptr: left out
   std::vector<std::string> weight_names;
-  std::vector<double> facts;       // positional facts, in order
+  std::vector<double> hparams;     // positional hyperparameters, in order
   std::optional<CacheSpec> cache;  // append, attend over one
   int32_t rope_dims = 0;
   int32_t state_rows = 0, state_width = 0;

@@ -3,7 +3,7 @@
 #include "plan/signature.h"
 
 #include "base/check.h"
-#include "plan/facts.h"
+#include "plan/hyperparameters.h"
 
 #include <fmt/format.h>
 
@@ -23,10 +23,10 @@ constexpr SignatureRow kSignatureRows[] = {
 OperandRule operand(std::string_view word) {
   using K = OperandRule::Kind;
   static constexpr std::pair<std::string_view, K> kKinds[] = {
-      {"v", K::kValue},     {"v*", K::kValues},
-      {"w", K::kTensor},    {"w?", K::kOptionalTensor},
-      {"f", K::kFact},      {"cache", K::kCache},
-      {"state", K::kState}, {"cache_or_kv", K::kCacheOrPair}};
+      {"v", K::kValue},          {"v*", K::kValues},
+      {"w", K::kTensor},         {"w?", K::kOptionalTensor},
+      {"f", K::kHyperparameter}, {"cache", K::kCache},
+      {"state", K::kState},      {"cache_or_kv", K::kCacheOrPair}};
   for (const auto& [name, kind] : kKinds)
     if (name == word) return {kind};
   CULET_CHECK(false && "unknown operand kind in ops.def");
@@ -80,10 +80,10 @@ const std::vector<Signature>& signatures() {
 std::string operand_text(const Signature& s) {
   using K = OperandRule::Kind;
   static constexpr std::pair<K, std::string_view> kTexts[] = {
-      {K::kValue, "a value"},   {K::kValues, "values"},
-      {K::kTensor, "a tensor"}, {K::kOptionalTensor, "a tensor or none"},
-      {K::kFact, "a number"},   {K::kCache, "a cache"},
-      {K::kState, "a state"},   {K::kCacheOrPair, "a cache or (k, v)"}};
+      {K::kValue, "a value"},           {K::kValues, "values"},
+      {K::kTensor, "a tensor"},         {K::kOptionalTensor, "a tensor or none"},
+      {K::kHyperparameter, "a number"}, {K::kCache, "a cache"},
+      {K::kState, "a state"},           {K::kCacheOrPair, "a cache or (k, v)"}};
   std::string out;
   for (const OperandRule& r : s.operands)
     for (const auto& [kind, text] : kTexts)

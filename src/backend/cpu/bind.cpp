@@ -108,10 +108,10 @@ void bind_ropes(const Binder& b, Program* program) {
     program->thetas.push_back(std::move(theta));
     program->rope_dims.push_back(rope.dims);
   }
-  program->pinned.assign(b.plan.ropes.size(), false);
+  program->sinks.assign(b.plan.ropes.size(), false);
   for (const plan::Op& op : b.plan.ops) {
     const auto* rope = op.attr.get_if<plan::RopeAttributes>();
-    if (rope != nullptr && rope->pinned) program->pinned[static_cast<size_t>(rope->rope)] = true;
+    if (rope != nullptr && rope->sinks) program->sinks[static_cast<size_t>(rope->rope)] = true;
   }
 }
 

@@ -25,11 +25,11 @@ constexpr int64_t kLookedUpRows = 64;  // rows, before the pages of their embedd
 struct Workspace {
   Region arena[kRowSets], scratch, shared, tables, own_keys;
   std::vector<int32_t> tokens;
-  std::vector<int64_t> positions[kRowSets], pinned_positions;  // pinned: of all rows
+  std::vector<int64_t> positions[kRowSets], sink_positions;  // sinks: of all rows
   std::vector<int64_t> reach;
   std::vector<int32_t> source[kRowSets];
   std::vector<SegmentRows> segments[kRowSets];
-  std::vector<const float*> rope_tables, pinned_tables;
+  std::vector<const float*> rope_tables, sink_tables;
   std::vector<kernels::KvEntry> entries;
   std::vector<AttendSegment> attend_segments;
   int64_t looked_up = 0;  // rows since pages were given back
@@ -40,7 +40,7 @@ void WorkspaceDeleter::operator()(Workspace* workspace) const { delete workspace
 // The parts of a workspace, in bytes: what memory() promises is what make_workspace() takes.
 struct WorkspaceSizes {
   int64_t arena[kRowSets] = {};
-  int64_t tables = 0;          // of own and pinned positions
+  int64_t tables = 0;          // of own and sink positions
   int64_t worker_scratch = 0;  // of one worker
   int64_t scratch = 0;         // of all
   int64_t shared = 0;          // of the calling thread
@@ -172,8 +172,8 @@ WorkspacePtr Executor::make_workspace() const {
   w->attend_segments.reserve(static_cast<size_t>(impl.limits.rows));
   w->entries.reserve(1024);
   w->rope_tables.reserve(impl.program.rope_dims.size());
-  w->pinned_tables.reserve(impl.program.rope_dims.size());
-  w->pinned_positions.reserve(static_cast<size_t>(impl.limits.rows));
+  w->sink_tables.reserve(impl.program.rope_dims.size());
+  w->sink_positions.reserve(static_cast<size_t>(impl.limits.rows));
   return w;
 }
 
@@ -225,7 +225,7 @@ Result<void> Executor::Impl::reserve(std::span<const Segment> batch) const {
 
 void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const {
   w->tokens.clear();
-  w->pinned_positions.clear();
+  w->sink_positions.clear();
   for (int set = 0; set < kRowSets; ++set) {
     w->positions[set].clear();
     w->source[set].clear();
@@ -245,7 +245,7 @@ void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const
     for (int32_t r = 0; r < count; ++r) {
       const int64_t p = segment.start + r;
       add(kAll, p, first + r);
-      w->pinned_positions.push_back(streams(segment) ? caches_of(segment)->pinned_position(p) : p);
+      w->sink_positions.push_back(streams(segment) ? caches_of(segment)->pinned_position(p) : p);
     }
     for (int32_t r : segment.wanted) add(kWanted, segment.start + r, first + r);
   }
@@ -276,11 +276,11 @@ Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
   return s;
 }
 
-// Angles of every row's own position, and of its pinned one for the rows of streams.
+// Angles of every row's own position, and of its sink position for the rows of streams.
 void Executor::Impl::make_tables(Workspace* w, Step* step) const {
   constexpr int64_t kAngleCost = 32;  // an angle against a float of an elementwise op, about
   w->rope_tables.clear();
-  w->pinned_tables.clear();
+  w->sink_tables.clear();
   auto* next = reinterpret_cast<float*>(w->tables.data());
   const auto fill = [&](size_t i, const int64_t* positions, int64_t row0, int64_t count) {
     const int32_t dims = program.rope_dims[i];
@@ -295,14 +295,14 @@ void Executor::Impl::make_tables(Workspace* w, Step* step) const {
     const int64_t table = step->rows[kAll] * program.rope_dims[i];
     fill(i, step->positions[kAll], 0, step->rows[kAll]);
     w->rope_tables.push_back(std::exchange(next, next + table));
-    for (size_t s = 0; s < step->batch.size() && program.pinned[i]; ++s) {
+    for (size_t s = 0; s < step->batch.size() && program.sinks[i]; ++s) {
       const SegmentRows& rows = step->segments[kAll][s];
-      if (streams(step->batch[s])) fill(i, w->pinned_positions.data(), rows.first, rows.count);
+      if (streams(step->batch[s])) fill(i, w->sink_positions.data(), rows.first, rows.count);
     }
-    w->pinned_tables.push_back(std::exchange(next, next + table));
+    w->sink_tables.push_back(std::exchange(next, next + table));
   }
   step->rope_tables = w->rope_tables.data();
-  step->pinned_tables = w->pinned_tables.data();
+  step->sink_tables = w->sink_tables.data();
 }
 
 Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,

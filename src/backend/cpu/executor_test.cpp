@@ -395,7 +395,7 @@ TEST(Executor, EveryOperationHasAKernel) {
   }
 }
 
-// A drafter's pass: the caller's row, a cache that only lends its length and keeps it.
+// A draft model's pass: the caller's row, a cache that only lends its length and keeps it.
 TEST(Executor, HandedInRowsAreTheCallers) {
   TestModel m;
   const ValueId x = m.value({5});

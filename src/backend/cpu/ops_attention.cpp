@@ -7,8 +7,8 @@
 // n positions on where it is a band. So what the kernel is told as a row's position is its reach,
 // and a band of n is a window of 2 n + 1 that ends there.
 //
-// A q8_0 cache keeps turned keys (kernels::hadamard of each head), which queries meet turned alike:
-// docs/decisions/0009.
+// A q8_0 cache keeps Hadamard-rotated keys (kernels::hadamard of each head), which queries meet
+// rotated alike: docs/decisions/0009.
 //
 // Work of attend is cut into units: a segment's tile of rows x one kv head (all its query heads
 // together, so a loaded key serves rows x heads dots). A row's keys are summed in parts at
@@ -34,10 +34,10 @@ constexpr int64_t kInlineProducts = 65536;  // multiply-adds below which nobody 
 
 // ---------------------------------------------------------------- append
 
-bool turned(const cache::KvShape& shape) { return shape.k_type == kernels::kKvQ8; }
+bool hadamard_rotated(const cache::KvShape& shape) { return shape.k_type == kernels::kKvQ8; }
 
 // Heads [heads, dim] of a row.
-void turn(const float* x, int64_t heads, int64_t dim, float* y) {
+void hadamard(const float* x, int64_t heads, int64_t dim, float* y) {
   for (int64_t h = 0; h < heads; ++h) kernels::hadamard(x + h * dim, dim, y + h * dim);
 }
 
@@ -52,8 +52,8 @@ void store_rows(const Step& step, const cache::KvShape& s, const float* k, const
     for (int64_t r = first; r < end; ++r) {
       const cache::KvSlot to = slot(start + r);
       const float* keys = k + r * k_width;
-      if (turned(s)) {
-        turn(keys, s.kv_heads, s.head_dim, step.worker_scratch(worker));
+      if (hadamard_rotated(s)) {
+        hadamard(keys, s.kv_heads, s.head_dim, step.worker_scratch(worker));
         keys = step.worker_scratch(worker);
       }
       step.k->kv_store(s.k_type, s.v_type, keys, v + r * v_width, s.kv_heads, s.head_dim,
@@ -100,7 +100,7 @@ Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
 }
 
 int64_t append_scratch(const Binder& b, const plan::Op& op, int64_t) {
-  const plan::CacheSpec& spec = cache_of(b, op);  // a turned row
+  const plan::CacheSpec& spec = cache_of(b, op);  // a rotated row
   return int64_t{spec.kv_heads} * spec.head_dim * static_cast<int64_t>(sizeof(float));
 }
 
@@ -179,9 +179,9 @@ int64_t most_pairs(const plan::AttendAttributes& a) {
   return rows * heads;
 }
 
-// Floats of a unit's turned queries. The kernel finds a head at (kv_head * heads + h) of its row,
+// Floats of a unit's rotated queries. The kernel finds a head at (kv_head * heads + h) of its row,
 // so what comes before the first one is there too.
-int64_t turned_floats(const plan::AttendAttributes& a) {
+int64_t rotated_floats(const plan::AttendAttributes& a) {
   return (most_pairs(a) + a.heads) * a.head_dim;
 }
 
@@ -196,14 +196,14 @@ struct AttentionCut {
   int64_t products = 0;  // multiply-adds in all, about
 };
 
-// The parts that hold keys which rows at positions [first, last] may see: those with pinned keys,
+// The parts that hold keys which rows at positions [first, last] may see: those with sink keys,
 // then those of the window. What lies between is never walked, so a stream costs the same for ever.
 struct Parts {
-  int64_t pinned = 0, pinned_count = 0;
+  int64_t sinks = 0, sinks_count = 0;
   int64_t recent = 0, recent_count = 0;
 
-  int64_t count() const { return pinned_count + recent_count; }
-  int64_t at(int64_t i) const { return i < pinned_count ? pinned + i : recent + i - pinned_count; }
+  int64_t count() const { return sinks_count + recent_count; }
+  int64_t at(int64_t i) const { return i < sinks_count ? sinks + i : recent + i - sinks_count; }
 };
 
 Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
@@ -212,9 +212,9 @@ Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
   parts.recent = oldest / kernels::kPartKeys;
   parts.recent_count = last / kernels::kPartKeys - parts.recent + 1;
   if (v.pinned_end > v.start) {
-    parts.pinned = v.start / kernels::kPartKeys;
+    parts.sinks = v.start / kernels::kPartKeys;
     const int64_t end = (v.pinned_end - 1) / kernels::kPartKeys + 1;
-    parts.pinned_count = std::max<int64_t>(0, std::min(end, parts.recent) - parts.pinned);
+    parts.sinks_count = std::max<int64_t>(0, std::min(end, parts.recent) - parts.sinks);
   }
   return parts;
 }
@@ -324,9 +324,9 @@ class Attend {
     return result;
   }
 
-  // The unit's keys of one part; false: there are none. `turned_q` has room for two
-  // turned_floats().
-  bool run_part(const Unit& u, int64_t part, const Partial& to, float* turned_q) const {
+  // The unit's keys of one part; false: there are none. `rotated_q` has room for two
+  // rotated_floats().
+  bool run_part(const Unit& u, int64_t part, const Partial& to, float* rotated_q) const {
     const cache::Visibility v = visibility(u.segment);
     const int64_t age = reach(u.row0) - v.start;
     const int64_t oldest =
@@ -354,7 +354,7 @@ class Attend {
     args.q[0] = step_.floats(op_.in[0]) + query;
     args.q[1] = step_.floats(op_.in[own_ ? 0 : op_.in.size() - 1]) + query;  // maybe itself
     args.q_stride = op_.in[0].width;
-    if (turned(shape)) turn_queries(u, turned_q, &args);
+    if (hadamard_rotated(shape)) rotate_queries(u, rotated_q, &args);
     args.positions = reach_ + u.row0;
     args.rows = u.rows;
     args.heads_per_kv = static_cast<int32_t>(u.heads);
@@ -367,18 +367,18 @@ class Attend {
     return true;
   }
 
-  void turn_queries(const Unit& u, float* to, kernels::AttendArgs* args) const {
+  void rotate_queries(const Unit& u, float* to, kernels::AttendArgs* args) const {
     const int64_t dim = attr_.head_dim, before = u.kv_head * u.heads * dim;
-    const bool pinned = args->q[1] != args->q[0];
-    for (int i = 0; i < (pinned ? 2 : 1); ++i) {
-      float* rows = to + i * turned_floats(attr_);
+    const bool sinks = args->q[1] != args->q[0];
+    for (int i = 0; i < (sinks ? 2 : 1); ++i) {
+      float* rows = to + i * rotated_floats(attr_);
       for (int64_t r = 0; r < u.rows; ++r) {
-        turn(args->q[i] + r * args->q_stride + before, u.heads, dim,
-             rows + before + r * u.heads * dim);
+        hadamard(args->q[i] + r * args->q_stride + before, u.heads, dim,
+                 rows + before + r * u.heads * dim);
       }
       args->q[i] = rows;
     }
-    if (!pinned) args->q[1] = args->q[0];
+    if (!sinks) args->q[1] = args->q[0];
     args->q_stride = u.heads * dim;
   }
 
@@ -397,8 +397,8 @@ class Attend {
     }
   }
 
-  // A worker's scratch: two partial results, then the turned queries.
-  float* turned_at(float* scratch) const {
+  // A worker's scratch: two partial results, then the rotated queries.
+  float* rotated_at(float* scratch) const {
     return scratch + 2 * partial_floats(most_pairs(attr_), attr_.value_dim);
   }
 
@@ -408,7 +408,7 @@ class Attend {
     const Partial part = partial_at(scratch + partial_floats(pairs, attr_.value_dim), pairs);
     bool any = false;
     for (int64_t i = 0; i < u.parts.count(); ++i) {
-      if (!run_part(u, u.parts.at(i), any ? part : sum, turned_at(scratch))) continue;
+      if (!run_part(u, u.parts.at(i), any ? part : sum, rotated_at(scratch))) continue;
       if (any) merge(u, sum, part);
       any = true;
     }
@@ -426,11 +426,11 @@ class Attend {
     for (int64_t wave = 0; wave * threads_ < cut_.parts; ++wave) {
       const int64_t done = wave * threads_, width = std::min(threads_, cut_.parts - done);
       step_.pool->run(cut_.units * width, [&](int64_t task, int worker) {
-        float* turned_q = turned_at(step_.worker_scratch(worker));
+        float* rotated_q = rotated_at(step_.worker_scratch(worker));
         const Unit u = unit(task / width);
         const int64_t i = done + task % width;
         const Partial to = place(task / width, task % width + 1);
-        if (i >= u.parts.count() || !run_part(u, u.parts.at(i), to, turned_q)) set_empty(u, to);
+        if (i >= u.parts.count() || !run_part(u, u.parts.at(i), to, rotated_q)) set_empty(u, to);
       });
       for (int64_t i = 0; i < cut_.units; ++i) {
         const Unit u = unit(i);
@@ -467,7 +467,7 @@ void run_attend(const BoundOp& op, Step& step) {
     const int64_t* positions = step.positions[set] + rows.first;
     const size_t first = step.entries->size();
     if (rows.count > 0) {
-      // A drafter's row has no key of its own.
+      // A draft model's row has no key of its own.
       const int64_t last = positions[rows.count - 1] - (step.batch[s].target != nullptr ? 1 : 0);
       caches_of(step.batch[s])->at(attr.cache).view(positions[0], last, step.entries);
     }
@@ -531,7 +531,7 @@ Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
 
 int64_t attend_scratch(const Binder&, const plan::Op& op, int64_t) {
   const auto& a = op.attr.as<plan::AttendAttributes>();
-  return 2 * (partial_floats(most_pairs(a), a.value_dim) + turned_floats(a)) *
+  return 2 * (partial_floats(most_pairs(a), a.value_dim) + rotated_floats(a)) *
          static_cast<int64_t>(sizeof(float));
 }
 

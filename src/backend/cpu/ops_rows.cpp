@@ -192,11 +192,11 @@ void run_rope(const BoundOp& op, Step& step) {
 }
 
 // Only for rows of sessions that stream; nobody reads the others.
-void run_pinned_rope(const BoundOp& op, Step& step) {
+void run_sink_rope(const BoundOp& op, Step& step) {
   const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
     if (!streams(step.batch[s])) continue;
-    rotate_rows(op, step, step.pinned_tables[op.attr.as<plan::RopeAttributes>().rope],
+    rotate_rows(op, step, step.sink_tables[op.attr.as<plan::RopeAttributes>().rope],
                 segments[s].first, segments[s].count);
   }
 }
@@ -206,7 +206,7 @@ Result<void> bind_rope(const Binder& b, const plan::Op& op, BoundOp* out) {
   CULET_CHECK(attr.rope >= 0 && static_cast<size_t>(attr.rope) < b.plan.ropes.size());
   const int32_t dims = b.plan.ropes[static_cast<size_t>(attr.rope)].dims;
   CULET_CHECK(dims > 0 && dims % 2 == 0 && dims <= out->in[0].last);
-  out->fn = attr.pinned ? run_pinned_rope : run_rope;
+  out->fn = attr.sinks ? run_sink_rope : run_rope;
   return {};
 }
 

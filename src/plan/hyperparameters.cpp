@@ -1,9 +1,9 @@
-// Evaluates fact expressions against one model's metadata and tensor directory.
+// Evaluates hyperparameter expressions against one model's metadata and tensor directory.
 //
 // Everything here runs once, at load, with a budget: expressions are as deep as the parser lets
 // them be, lets are evaluated once a layer, and a circle of lets is an error. Numbers are float64;
 // what must be a whole number is checked where it is used.
-#include "plan/facts.h"
+#include "plan/hyperparameters.h"
 
 #include <fmt/format.h>
 
@@ -32,8 +32,8 @@ bool ends_with(std::string_view s, std::string_view p) {
 // Words with a number.
 constexpr std::string_view kWordFunctions[] = {"window", "band"};
 
-Fact from_meta(const format::MetaValue& v) {
-  if (v.is_array()) return {std::make_shared<ListFact>(&v)};
+Hyperparameter from_meta(const format::MetaValue& v) {
+  if (v.is_array()) return {std::make_shared<ListValue>(&v)};
   if (const auto b = v.as_bool()) return {*b};
   if (const auto n = v.as_number()) return {*n};
   if (const auto s = v.as_string()) return {std::string(*s)};
@@ -64,54 +64,59 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
   return best;
 }
 
-std::string ListFact::show() const { return fmt::format("list of {}", list_->size()); }
+std::string ListValue::show() const { return fmt::format("list of {}", list_->size()); }
 
 // What the evaluator asks while it reads an expression of one layer.
-class Facts::Names : public expr::Host {
+class Hyperparameters::Names : public expr::Host {
  public:
-  Names(Facts& facts, int layer) : facts_(facts), layer_(layer) {}
+  Names(Hyperparameters& hparams, int layer) : hparams_(hparams), layer_(layer) {}
 
   Result<void> enter(const Expr& e) override {
-    if (facts_.depth_ > kMaxReferences)
-      return error(e, "facts refer to each other too deeply here");
-    CULET_TRY_VOID(facts_.spend(e.location));
-    ++facts_.depth_;
+    if (hparams_.depth_ > kMaxReferences)
+      return error(e, "hyperparameters refer to each other too deeply here");
+    CULET_TRY_VOID(hparams_.spend(e.location));
+    ++hparams_.depth_;
     return {};
   }
-  void leave() override { --facts_.depth_; }
-  Result<Fact> name(const Expr& e) override { return facts_.name(e, layer_); }
-  Result<Fact> before_default(const Expr& e) override { return facts_.before_default(e, layer_); }
-  Result<std::optional<Fact>> call(const Expr& e) override { return facts_.call(e, layer_); }
+  void leave() override { --hparams_.depth_; }
+  Result<Hyperparameter> name(const Expr& e) override { return hparams_.name(e, layer_); }
+  Result<Hyperparameter> before_default(const Expr& e) override {
+    return hparams_.before_default(e, layer_);
+  }
+  Result<std::optional<Hyperparameter>> call(const Expr& e) override {
+    return hparams_.call(e, layer_);
+  }
   std::string functions() const override { return "has, window, band"; }
-  Result<Fact> other(const Expr& e) override {
+  Result<Hyperparameter> other(const Expr& e) override {
     switch (e.kind) {
       case Kind::kIndex:
-        return facts_.index(e, layer_);
+        return hparams_.index(e, layer_);
       case Kind::kLast:
-        return facts_.last(e, layer_);
+        return hparams_.last(e, layer_);
       case Kind::kAlternative:
       case Kind::kOptional: {
-        CULET_TRY(TensorId id, facts_.tensor(e, layer_, true));
-        if (id == kNone) return Fact{expr::Absent{}};
-        return Fact{std::make_shared<TensorFact>(std::string(), id)};
+        CULET_TRY(TensorId id, hparams_.tensor(e, layer_, true));
+        if (id == kNone) return Hyperparameter{expr::Absent{}};
+        return Hyperparameter{std::make_shared<TensorValue>(std::string(), id)};
       }
       case Kind::kMember:
         return error(e, "only names have members here: write meta.KEY or target.NAME");
       default:
-        return error(e, "a fact is needed here; 'as' and tuples belong to values");
+        return error(e, "a hyperparameter is needed here; 'as' and tuples belong to values");
     }
   }
   tl::unexpected<Error> error(const Expr& e, std::string_view message,
                               ErrorCode code = ErrorCode::kInvalidArgument) const override {
-    return facts_.error(e.location, message, code);
+    return hparams_.error(e.location, message, code);
   }
 
  private:
-  Facts& facts_;
+  Hyperparameters& hparams_;
   const int layer_;
 };
 
-Facts::Facts(const ArchFile& arch, const format::GgufFile& model, int64_t context, Facts* target)
+Hyperparameters::Hyperparameters(const ArchFile& arch, const format::GgufFile& model,
+                                 int64_t context, Hyperparameters* target)
     : arch_(arch), model_(model), context_(context), target_(target) {
   const format::MetaValue* a = model.find("general.architecture");
   if (a && a->as_string()) prefix_ = std::string(*a->as_string()) + '.';
@@ -119,17 +124,17 @@ Facts::Facts(const ArchFile& arch, const format::GgufFile& model, int64_t contex
   find_per_layer();
 }
 
-tl::unexpected<Error> Facts::error(SourceLocation p, std::string_view message,
-                                   ErrorCode code) const {
+tl::unexpected<Error> Hyperparameters::error(SourceLocation p, std::string_view message,
+                                             ErrorCode code) const {
   return tl::unexpected<Error>(expr::error_at(arch_.files, p, code, message));
 }
 
-const Let* Facts::let(std::string_view name) const {
+const Let* Hyperparameters::let(std::string_view name) const {
   const auto found = lets_.find(name);
   return found == lets_.end() ? nullptr : found->second;
 }
 
-Result<void> Facts::spend(SourceLocation p, size_t steps) {
+Result<void> Hyperparameters::spend(SourceLocation p, size_t steps) {
   steps_ += steps;
   if (steps_ <= kMaxSteps) return {};
   return error(p,
@@ -138,11 +143,11 @@ Result<void> Facts::spend(SourceLocation p, size_t steps) {
                ErrorCode::kExhausted);
 }
 
-bool Facts::is_word(std::string_view name) const {
+bool Hyperparameters::is_word(std::string_view name) const {
   return std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
 }
 
-bool Facts::is_function(std::string_view name) {
+bool Hyperparameters::is_function(std::string_view name) {
   return expr::is_function(name) || std::find(std::begin(kWordFunctions), std::end(kWordFunctions),
                                               name) != std::end(kWordFunctions);
 }
@@ -150,7 +155,7 @@ bool Facts::is_function(std::string_view name) {
 // ---- which lets have one value a layer
 
 // A let depends on the layer when its own text does, or when it reads one that does.
-void Facts::find_per_layer() {
+void Hyperparameters::find_per_layer() {
   std::unordered_map<const Let*, std::vector<const Let*>> readers;
   std::vector<const Let*> queue;
   for (const Let& l : arch_.lets) {
@@ -168,7 +173,7 @@ void Facts::find_per_layer() {
 }
 
 // local[j] reads one element, which does not make its reader depend on the layer.
-void Facts::collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const {
+void Hyperparameters::collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const {
   if (e.kind == Kind::kName)
     if (const Let* l = let(e.text)) out->insert(l);
   for (size_t k = e.kind == Kind::kIndex ? 1 : 0; k < e.kids.size(); ++k)
@@ -176,12 +181,12 @@ void Facts::collect_lets(const Expr& e, std::unordered_set<const Let*>* out) con
   for (const NamedArgument& a : e.named) collect_lets(*a.value, out);
 }
 
-bool Facts::is_variable(std::string_view name) const {
+bool Hyperparameters::is_variable(std::string_view name) const {
   return std::any_of(variables_.begin(), variables_.end(),
                      [&](const Variable& v) { return v.name == name; });
 }
 
-bool Facts::depends_on_layer(const Expr& e) {
+bool Hyperparameters::depends_on_layer(const Expr& e) {
   switch (e.kind) {
     case Kind::kName: {
       if (e.text == "i") return true;
@@ -213,17 +218,17 @@ bool Facts::depends_on_layer(const Expr& e) {
 
 // ---- typed access
 
-Result<Fact> Facts::eval(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::eval(const Expr& e, int layer) {
   Names names(*this, layer);
   return expr::Evaluator(names, expr::AbsentRule::kIsAValue).eval(e);
 }
 
-Result<double> Facts::number(const Expr& e, int layer) {
+Result<double> Hyperparameters::number(const Expr& e, int layer) {
   Names names(*this, layer);
   return expr::Evaluator(names, expr::AbsentRule::kIsAValue).number(e);
 }
 
-Result<int64_t> Facts::integer(const Expr& e, int layer, int64_t min, int64_t max) {
+Result<int64_t> Hyperparameters::integer(const Expr& e, int layer, int64_t min, int64_t max) {
   CULET_TRY(double n, number(e, layer));
   if (!(std::floor(n) == n) || n < static_cast<double>(min) || n > static_cast<double>(max))
     return error(e.location,
@@ -231,21 +236,21 @@ Result<int64_t> Facts::integer(const Expr& e, int layer, int64_t min, int64_t ma
   return static_cast<int64_t>(n);
 }
 
-Result<bool> Facts::flag(const Expr& e, int layer) {
+Result<bool> Hyperparameters::flag(const Expr& e, int layer) {
   Names names(*this, layer);
   return expr::Evaluator(names, expr::AbsentRule::kIsAValue).flag(e);
 }
 
-Result<int64_t> Facts::layers() {
+Result<int64_t> Hyperparameters::layers() {
   const Let* l = let("layers");
   if (!l)
     return error({static_cast<int>(arch_.files.size()) - 1, 1, 1},
-                 "the fact 'layers' is missing; write: let layers = meta.block_count");
-  CULET_TRY(Fact f, let_value(*l, -1, l->location));
+                 "the hyperparameter 'layers' is missing; write: let layers = meta.block_count");
+  CULET_TRY(Hyperparameter f, let_value(*l, -1, l->location));
   const double n = f.number() ? *f.number() : 0;
   if (!(n >= 1 && n <= kMaxLayers && n == std::floor(n)))
     return error(l->location,
-                 fmt::format("the fact 'layers' is {}; a whole number from 1 to {} is "
+                 fmt::format("the hyperparameter 'layers' is {}; a whole number from 1 to {} is "
                              "needed",
                              f.show(), kMaxLayers),
                  ErrorCode::kCorrupt);
@@ -254,23 +259,23 @@ Result<int64_t> Facts::layers() {
 
 // ---- expressions
 
-Result<Fact> Facts::name(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::name(const Expr& e, int layer) {
   const std::string& n = e.text;
   for (auto v = variables_.rbegin(); v != variables_.rend(); ++v)
-    if (v->name == n) return Fact{static_cast<double>(v->value)};
+    if (v->name == n) return Hyperparameter{static_cast<double>(v->value)};
   if (n == "i") {
     if (layer < 0)
       return error(e.location, "'i' is the layer's index and has no value outside the layers");
-    return Fact{static_cast<double>(layer)};
+    return Hyperparameter{static_cast<double>(layer)};
   }
   if (n == "session.context") {
     ++context_uses_, context_location_ = e.location;
-    return Fact{static_cast<double>(context_)};
+    return Hyperparameter{static_cast<double>(context_)};
   }
   if (const Let* l = let(n)) return let_value(*l, layer, e.location);
   if (starts_with(n, "meta.")) {
     bool absent = false;
-    CULET_TRY(Fact f, meta(e, n, nullptr, layer, &absent));
+    CULET_TRY(Hyperparameter f, meta(e, n, nullptr, layer, &absent));
     if (absent) return error(e.location, no_key(e.location, n), ErrorCode::kCorrupt);
     return f;
   }
@@ -280,14 +285,14 @@ Result<Fact> Facts::name(const Expr& e, int layer) {
                    ErrorCode::kUnsupported);
     if (const Let* l = target_->let(n.substr(7))) return target_->let_value(*l, layer, l->location);
     return error(e.location,
-                 fmt::format("the target's architecture has no fact '{}'", n.substr(7)));
+                 fmt::format("the target's architecture has no hyperparameter '{}'", n.substr(7)));
   }
-  if (is_word(n)) return Fact{expr::Word{n, 0}};
-  return tensor_fact(e, layer);
+  if (is_word(n)) return Hyperparameter{expr::Word{n, 0}};
+  return tensor_value(e, layer);
 }
 
 // What to say of a key that the file lacks, named in the text at `location`.
-std::string Facts::no_key(SourceLocation location, std::string_view name) const {
+std::string Hyperparameters::no_key(SourceLocation location, std::string_view name) const {
   const std::string key = meta_key(name);
   const size_t stem = key.size() - std::min(key.size(), name.size() - 5);
   std::vector<std::string> known;
@@ -299,12 +304,13 @@ std::string Facts::no_key(SourceLocation location, std::string_view name) const 
       fmt::format("the model file has no key {}; ", key) +
       (near.empty() ? "" : fmt::format("did you mean meta.{}? Otherwise ", near));
   if (location.file + 1 < static_cast<int>(arch_.files.size()))
-    return begin + fmt::format("give {} a fact of its own that replaces the one which reads it",
-                               arch_.files.back().name);
+    return begin +
+           fmt::format("give {} a hyperparameter of its own that replaces the one which reads it",
+                       arch_.files.back().name);
   return begin + "write 'default ...' behind it if it may be missing";
 }
 
-Result<Fact> Facts::let_value(const Let& l, int layer, SourceLocation from) {
+Result<Hyperparameter> Hyperparameters::let_value(const Let& l, int layer, SourceLocation from) {
   const bool each = per_layer(l);
   if (each && layer < 0)
     return error(
@@ -315,7 +321,7 @@ Result<Fact> Facts::let_value(const Let& l, int layer, SourceLocation from) {
   if (const auto known = known_.find(key); known != known_.end()) {
     if (known->second.from_context)
       ++context_uses_, context_location_ = known->second.context_location;
-    return known->second.fact;
+    return known->second.value;
   }
   const int64_t before = context_uses_;
   if (!open_.insert(key).second)
@@ -326,18 +332,18 @@ Result<Fact> Facts::let_value(const Let& l, int layer, SourceLocation from) {
   return r;
 }
 
-std::string Facts::meta_key(std::string_view n) const {
+std::string Hyperparameters::meta_key(std::string_view n) const {
   const std::string_view key = n.substr(5);
   if (starts_with(key, "general.") || starts_with(key, "tokenizer.")) return std::string(key);
   return prefix_ + std::string(key);
 }
 
-Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, int layer,
-                         bool* absent) {
+Result<Hyperparameter> Hyperparameters::meta(const Expr& e, std::string_view n, const Expr* index,
+                                             int layer, bool* absent) {
   const std::string key = meta_key(n);
   const format::MetaValue* v = model_.find(key);
   *absent = v == nullptr;
-  if (!v) return Fact{expr::Absent{}};
+  if (!v) return Hyperparameter{expr::Absent{}};
   if (!index || !v->is_array()) return from_meta(*v);
   CULET_TRY(int64_t at, integer(*index, layer, 0, INT32_MAX));
   if (static_cast<uint64_t>(at) >= v->size())
@@ -347,7 +353,7 @@ Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, i
   return from_meta(v->at(static_cast<uint64_t>(at)));
 }
 
-Result<Fact> Facts::before_default(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::before_default(const Expr& e, int layer) {
   const bool indexed = e.kind == Kind::kIndex && e.kids[0]->kind == Kind::kName;
   const Expr& key = indexed ? *e.kids[0] : e;
   if (key.kind != Kind::kName || !starts_with(key.text, "meta."))
@@ -356,11 +362,11 @@ Result<Fact> Facts::before_default(const Expr& e, int layer) {
   return meta(e, key.text, indexed ? e.kids[1].get() : nullptr, layer, &absent);
 }
 
-Result<Fact> Facts::index(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::index(const Expr& e, int layer) {
   const Expr& of = *e.kids[0];
   if (of.kind == Kind::kName && starts_with(of.text, "meta.")) {
     bool absent = false;
-    CULET_TRY(Fact f, meta(e, of.text, e.kids[1].get(), layer, &absent));
+    CULET_TRY(Hyperparameter f, meta(e, of.text, e.kids[1].get(), layer, &absent));
     if (absent)
       return error(
           e.location,
@@ -371,7 +377,7 @@ Result<Fact> Facts::index(const Expr& e, int layer) {
     return f;
   }
   if (of.kind == Kind::kName) {
-    Facts* owner = this;
+    Hyperparameters* owner = this;
     std::string_view n = of.text;
     if (starts_with(n, "target.") && target_) owner = target_, n = n.substr(7);
     if (const Let* l = owner->let(n)) {
@@ -380,28 +386,28 @@ Result<Fact> Facts::index(const Expr& e, int layer) {
       return owner->let_value(*l, static_cast<int>(at), l->location);
     }
   }
-  return error(e.location, "only a fact or a metadata array is indexed here");
+  return error(e.location, "only a hyperparameter or a metadata array is indexed here");
 }
 
-Result<std::optional<Fact>> Facts::call(const Expr& e, int layer) {
+Result<std::optional<Hyperparameter>> Hyperparameters::call(const Expr& e, int layer) {
   if (e.text == "has") {
     if (e.kids.size() != 1 || !e.named.empty())
       return error(e.location, "has(NAME) takes one tensor name or one metadata key");
     if (const Expr& kid = *e.kids[0]; kid.kind == Kind::kName && starts_with(kid.text, "meta."))
-      return Fact{model_.find(meta_key(kid.text)) != nullptr};
+      return Hyperparameter{model_.find(meta_key(kid.text)) != nullptr};
     CULET_TRY(TensorId id, tensor(*e.kids[0], layer, true));
-    return Fact{id != kNone};
+    return Hyperparameter{id != kNone};
   }
   if (std::find(std::begin(kWordFunctions), std::end(kWordFunctions), e.text) ==
       std::end(kWordFunctions))
-    return std::optional<Fact>();
+    return std::optional<Hyperparameter>();
   if (e.kids.size() != 1 || !e.named.empty())
     return error(e.location, fmt::format("{} takes 1 argument(s)", e.text));
   CULET_TRY(double n, number(*e.kids[0], layer));
-  return Fact{expr::Word{e.text, n}};
+  return Hyperparameter{expr::Word{e.text, n}};
 }
 
-Result<Fact> Facts::last(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::last(const Expr& e, int layer) {
   if (e.on_target && !target_)
     return error(e.location, "this architecture reads its target model; attach it to one",
                  ErrorCode::kUnsupported);
@@ -411,14 +417,14 @@ Result<Fact> Facts::last(const Expr& e, int layer) {
     auto found = flag(*e.kids[1], layer);
     variables_.pop_back();
     if (!found) return tl::unexpected<Error>(found.error());
-    if (*found) return Fact{static_cast<double>(j)};
+    if (*found) return Hyperparameter{static_cast<double>(j)};
   }
   return error(e.location, fmt::format("no layer {} < {} satisfies the condition", e.text, bound));
 }
 
 // ---- tensors
 
-std::string Facts::tensor_name(std::string_view n, bool quoted, int layer) const {
+std::string Hyperparameters::tensor_name(std::string_view n, bool quoted, int layer) const {
   if (quoted) {
     std::string out(n);
     const size_t at = out.find("{i}");
@@ -432,19 +438,19 @@ std::string Facts::tensor_name(std::string_view n, bool quoted, int layer) const
                      literal ? "" : ".weight");
 }
 
-TensorId Facts::find_tensor(std::string_view file_name) const {
+TensorId Hyperparameters::find_tensor(std::string_view file_name) const {
   const format::TensorInfo* t = model_.tensor(file_name);
   return t ? static_cast<TensorId>(t - model_.tensors().data()) : kNone;
 }
 
-Result<Fact> Facts::tensor_fact(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::tensor_value(const Expr& e, int layer) {
   std::string n = tensor_name(e.text, false, layer);
   const TensorId id = find_tensor(n);
   if (id == kNone && !starts_with(e.text, "root.")) return unknown(e);
-  return Fact{std::make_shared<TensorFact>(std::move(n), id)};
+  return Hyperparameter{std::make_shared<TensorValue>(std::move(n), id)};
 }
 
-tl::unexpected<Error> Facts::unknown(const Expr& e) const {
+tl::unexpected<Error> Hyperparameters::unknown(const Expr& e) const {
   std::vector<std::string> known;
   known.reserve(arch_.lets.size() + std::size(kWords));
   for (const Let& l : arch_.lets) known.push_back(l.name);
@@ -453,12 +459,13 @@ tl::unexpected<Error> Facts::unknown(const Expr& e) const {
   return error(
       e.location,
       near.empty()
-          ? fmt::format("'{}' is neither a fact nor a tensor of this model", e.text)
-          : fmt::format("'{}' is neither a fact nor a tensor of this model; did you mean '{}'?",
-                        e.text, near));
+          ? fmt::format("'{}' is neither a hyperparameter nor a tensor of this model", e.text)
+          : fmt::format(
+                "'{}' is neither a hyperparameter nor a tensor of this model; did you mean '{}'?",
+                e.text, near));
 }
 
-Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
+Result<TensorId> Hyperparameters::tensor(const Expr& e, int layer, bool optional) {
   CULET_TRY_VOID(spend(e.location));
   switch (e.kind) {
     case Kind::kOptional:
@@ -496,9 +503,9 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
   std::string n;
   TensorId id = kNone;
   if (const Let* l = quoted ? nullptr : let(e.text)) {
-    CULET_TRY(Fact f, let_value(*l, layer, e.location));
+    CULET_TRY(Hyperparameter f, let_value(*l, layer, e.location));
     if (f.is_none()) return TensorId{kNone};
-    const auto* tensor = f.thing<TensorFact>();
+    const auto* tensor = f.thing<TensorValue>();
     if (!tensor)
       return error(e.location,
                    fmt::format("a tensor is needed here, but '{}' is {}", e.text, f.kind()));
@@ -519,7 +526,7 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
                ErrorCode::kCorrupt);
 }
 
-std::vector<std::string> Facts::names_like_tensors(int layer) const {
+std::vector<std::string> Hyperparameters::names_like_tensors(int layer) const {
   constexpr std::string_view kWeight = ".weight";
   const std::string prefix = layer < 0 ? "" : fmt::format("blk.{}.", layer);
   std::vector<std::string> names;
@@ -535,7 +542,7 @@ std::vector<std::string> Facts::names_like_tensors(int layer) const {
 
 // ---- which metadata keys the text names
 
-void Facts::note_meta_keys(const Expr& e) {
+void Hyperparameters::note_meta_keys(const Expr& e) {
   if (e.kind == Kind::kName && starts_with(e.text, "meta.")) meta_keys_.insert(meta_key(e.text));
   for (const ExprPtr& kid : e.kids) note_meta_keys(*kid);
   for (const NamedArgument& a : e.named) note_meta_keys(*a.value);
