@@ -20,10 +20,12 @@ constexpr chat::Limits kLimits = {.fuel = 100'000, .depth = 60, .output = 1 << 1
 // Shows what there is without any of the bytes < > | [ ] in its own text.
 constexpr std::string_view kPlainTemplate =
     "{% for t in tools or () %}T {{ t.function.name }} {{ t.function.description }}"
-    "{% for k, v in (t.function.parameters or {}) | items %} {{ k }}: {{ v }}{% endfor %}{% endfor %}"
+    "{% for k, v in (t.function.parameters or {}) | items %} {{ k }}: {{ v }}{% endfor %}{% endfor "
+    "%}"
     "{% for m in messages %}M {{ m.role }} {{ m.name }} {{ m.content }} {{ m.reasoning_content }}"
     "{{ m.tool_call_id }}{% for c in m.tool_calls or () %}C {{ c.id }} {{ c.type }} "
-    "{{ c.function.name }}{% for k, v in c.function.arguments | items %} {{ k ~ ': ' ~ v | string }}"
+    "{{ c.function.name }}{% for k, v in c.function.arguments | items %} {{ k ~ ': ' ~ v | string "
+    "}}"
     "{% endfor %}{% endfor %}{% endfor %}{{ flag }}{{ documents }}";
 
 void require(bool holds) {

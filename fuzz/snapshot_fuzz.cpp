@@ -1,28 +1,27 @@
-// Snapshots: any bytes as a file, and damage to a good one. The first byte chooses: 0 the rest is
-// the file; else the rest is (cut: uint32, then (offset: uint32, value: uint8) each) applied to a
-// good snapshot, whose sum is then made right again (1) or left wrong (2). What is accepted must
+// Snapshots: any bytes as a snapshot, and damage to a good one. The first byte chooses: 0 the rest
+// is the snapshot; else the rest is (cut: uint32, then (offset: uint32, value: uint8) each) applied
+// to a good one, whose sum is then made right again (1) or left wrong (2). What is accepted must
 // run.
 #include "base/sha256.h"
-#include "engine/session_impl.h"
+#include "culet/culet.h"
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace {
 
 using culet::Session;
-using culet::engine::SessionImpl;
 
 constexpr size_t kSum = 64;
-const std::vector<std::string> kDigests = {"the model's"};
 
 struct World {
   std::shared_ptr<const culet::Model> model;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<Session> session, other;
   std::string good;
 
   World() {
@@ -35,14 +34,13 @@ struct World {
     auto made = Session::make(model, {.stream = culet::StreamOptions{4, 40}});
     if (!made) std::abort();
     session = *std::move(made);
+    other = session->fork();
     std::vector<culet::Token> tokens;
     for (int i = 0; i < 150; ++i) tokens.push_back(5 + i * 7 % 100);
     if (!session->append(tokens)) std::abort();
-    const auto sink = [this](std::span<const std::byte> bytes) {
-      good.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      return true;
-    };
-    if (!write_snapshot(static_cast<SessionImpl&>(*session), kDigests, sink)) std::abort();
+    const auto bytes = session->snapshot();
+    if (!bytes) std::abort();
+    good.assign(reinterpret_cast<const char*>(bytes->data()), bytes->size());
   }
 };
 
@@ -51,23 +49,17 @@ World& world() {
   return one;
 }
 
-void read(const std::string& file) {
-  auto& session = static_cast<SessionImpl&>(*world().session);
-  size_t at = 0;
-  auto timeline =
-      culet::engine::read_snapshot(session, kDigests, file.size(), [&](std::span<std::byte> out) {
-        if (out.size() > file.size() - at) return false;
-        std::memcpy(out.data(), file.data() + at, out.size());
-        at += out.size();
-        return true;
-      });
-  if (!timeline) return;
-  if (at != file.size()) std::abort();
-  const auto fork = session.fork();
-  static_cast<SessionImpl&>(*fork).timeline() = std::move(*timeline);
+void read(const std::string& snapshot) {
+  Session& session = *world().other;
+  session.clear();
+  if (!session.restore(std::as_bytes(std::span(snapshot)))) {
+    if (session.length() != 0) std::abort();
+    return;
+  }
   const std::vector<culet::Token> tokens(40, 7);
-  (void)fork->append(tokens);  // numbers in the file may make it fail, no more
-  (void)fork->rewind(fork->length() / 2);
+  (void)session.append(tokens);  // numbers in the snapshot may make it fail, no more
+  if (!session.rewind(session.rewind_limit())) std::abort();
+  (void)session.rewind(session.length() / 2);
 }
 
 template <class T>

@@ -1,5 +1,5 @@
-// The memory of a model and its sessions: one account, one limit, what a checkpoint costs, how far a
-// session can go back, and snapshots to memory and to streams.
+// The memory of a model and its sessions: one account, one limit, what a checkpoint costs, how far
+// a session can go back, and snapshots to memory and to streams.
 #include "culet/culet.h"
 #include "engine/session_impl.h"
 #include "support.h"
@@ -20,9 +20,9 @@ namespace {
 using Tokens = std::vector<Token>;
 using Bytes = std::vector<std::byte>;
 
-const char* const kLlama = "tiny/llama/model-q8_0.gguf";    // every layer keeps everything
-const char* const kGemma = "tiny/gemma3/model-q8_0.gguf";   // layers with windows, too
-const char* const kStates = "tiny/lfm2/model.gguf";         // recurrent states, too
+const char* const kLlama = "tiny/llama/model-q8_0.gguf";   // every layer keeps everything
+const char* const kGemma = "tiny/gemma3/model-q8_0.gguf";  // layers with windows, too
+const char* const kStates = "tiny/lfm2/model.gguf";        // recurrent states, too
 const char* const kModels[] = {kLlama, kGemma, kStates, "tiny/gemma4-e/model-q8_0.gguf"};
 
 std::shared_ptr<const Model> model_of(const std::string& file) {
@@ -230,8 +230,8 @@ TEST(Account, AStreamUnderWayTakesNothingMore) {
 TEST(Account, TheLimitRefusesOneAppendAndNothingElse) {
   for (const char* name : kModels) {
     const auto unlimited = load(golden(name), {.threads = 2});
-    const SessionOptions options{.context = 400}, wide{.context = 400, .keys = KvType::kF32,
-                                                       .values = KvType::kF32};
+    const SessionOptions options{.context = 400},
+        wide{.context = 400, .keys = KvType::kF32, .values = KvType::kF32};
     const auto memory = context_memory(*unlimited, wide);
     ASSERT_TRUE(memory);
     ModelOptions limited{.threads = 2};
@@ -330,8 +330,8 @@ TEST(Account, RandomProgramsAtTheLimit) {
           break;
         }
         case 1: {
-          const auto to = static_cast<size_t>(
-              std::max(session.rewind_limit(), session.length() - static_cast<int64_t>(rng() % 20)));
+          const auto to = static_cast<size_t>(std::max(
+              session.rewind_limit(), session.length() - static_cast<int64_t>(rng() % 20)));
           if (name == kStates && static_cast<int64_t>(to) != session.rewind_limit()) break;
           ASSERT_TRUE(session.rewind(static_cast<int64_t>(to)));
           held[i].resize(to);
@@ -419,6 +419,49 @@ TEST(Account, WorkspacesCountUnderTheLimit) {
   EXPECT_EQ(calls, 2);
   expect_ok(inner->append(Tokens{7}));  // now there is one
   EXPECT_EQ(model->memory().workspaces, model->info().workspace_bytes);
+}
+
+// ---------------------------------------------------------------- during an append
+
+// A callback may fork and save the session: it has the tokens of before the append.
+TEST(Account, ForksAndSnapshotsDuringAnAppendAreOfBefore) {
+  for (const char* name : kModels) {
+    for (const SessionOptions& options : kAllOptions) {
+      for (const size_t length : {1, 20, 33, 120, 300}) {  // cut back, or kept; one pass, or two
+        SCOPED_TRACE(std::string(name) + ", " + std::to_string(length) + " tokens");
+        const auto model = model_of(name);
+        const auto one = make(model, options), restored = make(model, options),
+                   assigned = make(model, options), cold = make(model, options);
+        const Tokens before = many_tokens(90), new_tokens = many_tokens(length, 2);
+        expect_ok(one->append(before));
+        const std::vector<float> logits = copy(one->logits());
+        std::unique_ptr<Session> fork;
+        const auto look = [&] {
+          fork = one->fork();
+          const auto bytes = one->snapshot();
+          ASSERT_TRUE(bytes);
+          expect_ok(restored->restore(*bytes));
+          expect_ok(assigned->assign(*one));
+        };
+        const auto middle = static_cast<int64_t>(before.size() + length / 2);
+        expect_ok(one->append_each(
+            new_tokens,
+            [&](int64_t index, std::span<const float>) {
+              if (index == middle) look();
+            },
+            [&](const Progress&) { return true; }));
+        ASSERT_TRUE(fork);
+        expect_ok(cold->append(before));
+        expect_ok(cold->append(many_tokens(40, 3)));
+        for (Session* s : {fork.get(), restored.get(), assigned.get()}) {
+          ASSERT_EQ(s->length(), static_cast<int64_t>(before.size()));
+          EXPECT_EQ(copy(s->logits()), logits);
+          expect_ok(s->append(many_tokens(40, 3)));
+          EXPECT_EQ(copy(s->logits()), copy(cold->logits()));
+        }
+      }
+    }
+  }
 }
 
 // ---------------------------------------------------------------- snapshots
@@ -530,12 +573,13 @@ TEST(Snapshot, ErrorsOfSinksAndSourcesAreReturnedAsGiven) {
   for (int stop = 0; stop < calls; ++stop) {
     at = 0;
     int call = 0;
-    const auto restored = other->restore(bytes->size(), [&](std::span<std::byte> out) -> Result<void> {
-      EXPECT_LE(call, stop);
-      if (call++ == stop) return fail(ErrorCode::kNumeric, "the line is dead");
-      read(out);
-      return {};
-    });
+    const auto restored =
+        other->restore(bytes->size(), [&](std::span<std::byte> out) -> Result<void> {
+          EXPECT_LE(call, stop);
+          if (call++ == stop) return fail(ErrorCode::kNumeric, "the line is dead");
+          read(out);
+          return {};
+        });
     ASSERT_FALSE(restored);
     EXPECT_EQ(restored.error().code, ErrorCode::kNumeric);
     EXPECT_EQ(restored.error().message, "the line is dead");

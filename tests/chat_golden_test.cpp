@@ -1,6 +1,6 @@
 // Chat templates against recorded prompts: those of real model files (read from their metadata)
-// against golden/real/*/chat.jsonl, Gemma 4's against golden/templates/gemma4.jsonl, requests in the
-// OpenAI shape, through templates of published models, against golden/templates/chat.jsonl.
+// against golden/real/*/chat.jsonl, Gemma 4's against golden/templates/gemma4.jsonl, requests in
+// the OpenAI shape, through templates of published models, against golden/templates/chat.jsonl.
 //
 // CULET_MODELS and CULET_VECTORS name the folders that scripts/fetch_model and
 // scripts/fetch_vectors fill. Without them these tests fail.
@@ -133,7 +133,8 @@ std::string vectors() {
 }
 
 std::shared_ptr<const ChatTemplate> published(const std::string& name) {
-  auto source = culet::base::read_file(std::string(CULET_TEST_DATA) + "/../models/templates/" + name);
+  auto source =
+      culet::base::read_file(std::string(CULET_TEST_DATA) + "/../models/templates/" + name);
   if (!source) source = culet::base::read_file(vectors() + "/templates/" + name);
   EXPECT_TRUE(source) << source.error().message;
   auto chat = ChatTemplate::parse(source ? *source : "");
@@ -155,10 +156,10 @@ std::vector<Json> requests() {
 
 culet::Result<culet::chat::Text> rendered(const ChatTemplate& chat, const Json& request) {
   namespace layer = culet::chat;
-  CULET_TRY(const auto conversation,
-            layer::read_conversation(request["messages"].dump(),
-                                     request.value("tools", Json()).dump(),
-                                     request.value("variables", Json(Json::object())).dump()));
+  CULET_TRY(
+      const auto conversation,
+      layer::read_conversation(request["messages"].dump(), request.value("tools", Json()).dump(),
+                               request.value("variables", Json(Json::object())).dump()));
   const Json data = layer::template_data(conversation, chat.traits());
   const layer::Labels labels = layer::label(data);
   const Json constants = {
@@ -197,15 +198,15 @@ using culet::text::Token;
 using culet::text::Tokenizer;
 
 struct Dialect {
-  const char* chat;        // template
-  const char* vocabulary;  // of the reference vectors
+  const char* chat;                // template
+  const char* vocabulary;          // of the reference vectors
   std::vector<const char*> marks;  // tokens that the template uses, control or user-defined
 };
 
 const std::vector<Dialect>& dialects() {
   static const std::vector<const char*> kGemma = {
-      "<|turn>",   "<turn|>",    "<|tool>",         "<tool|>",          "<|tool_call>", "<tool_call|>",
-      "<|\"|>",     "<|channel>", "<channel|>",      "<|tool_response>", "<tool_response|>"};
+      "<|turn>", "<turn|>",    "<|tool>",    "<tool|>",          "<|tool_call>",    "<tool_call|>",
+      "<|\"|>",  "<|channel>", "<channel|>", "<|tool_response>", "<tool_response|>"};
   static const std::vector<const char*> kQwen = {"<|im_start|>", "<|im_end|>"};
   static const std::vector<Dialect> all = {
       {"gemma4.jinja", "gemma-4", kGemma},
@@ -224,9 +225,8 @@ const std::vector<Dialect>& dialects() {
 Json harmless(const Json& json) {
   if (json.is_string()) {
     std::string text = json.get<std::string>();
-    for (const std::string mark :
-         {"<|im_end|>", "<|im_start|>", "<turn|>", "<|turn>", "<|eot_id|>", "<|\\\"|>", "<|\"|>",
-          "<tool_call|>", "</s>", "[INST]"}) {
+    for (const std::string mark : {"<|im_end|>", "<|im_start|>", "<turn|>", "<|turn>", "<|eot_id|>",
+                                   "<|\\\"|>", "<|\"|>", "<tool_call|>", "</s>", "[INST]"}) {
       for (size_t at = text.find(mark); at != text.npos; at = text.find(mark)) {
         text.replace(at, mark.size(), "mark");
       }
@@ -255,8 +255,8 @@ std::vector<std::string> marks_of(const Tokenizer& tokenizer, const std::vector<
   std::vector<std::string> found;
   for (const Token id : ids) {
     const std::string piece = tokenizer.piece(id, true);
-    const bool mark = std::find(dialect.marks.begin(), dialect.marks.end(), piece) !=
-                      dialect.marks.end();
+    const bool mark =
+        std::find(dialect.marks.begin(), dialect.marks.end(), piece) != dialect.marks.end();
     if (mark || tokenizer.is_control(id)) found.push_back(piece);
   }
   return found;
@@ -267,8 +267,8 @@ std::vector<std::string> marks_of(const Tokenizer& tokenizer, const std::vector<
 TEST(ChatTokens, MarksStandWhereTheTemplateWroteThem) {
   size_t compared = 0;
   for (const Dialect& dialect : dialects()) {
-    const auto file = culet::format::GgufFile::open(vectors() + "/ggml-vocab-" +
-                                                    dialect.vocabulary + ".gguf");
+    const auto file =
+        culet::format::GgufFile::open(vectors() + "/ggml-vocab-" + dialect.vocabulary + ".gguf");
     ASSERT_TRUE(file) << file.error().message;
     const auto vocabulary = culet::model::read_vocabulary(*file);
     ASSERT_TRUE(vocabulary) << vocabulary.error().message;

@@ -6,8 +6,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace culet::test {
@@ -18,6 +24,57 @@ namespace {
 std::shared_ptr<const Model> with_template(const std::string& source) {
   return load(golden("tiny/llama/model.gguf"), {.text_only = true, .chat_template = source});
 }
+
+using Entries = std::vector<std::pair<std::string, std::string>>;  // key, text
+
+// A copy of the tiny model with more metadata, for as long as this lives.
+class ModelCopy {
+ public:
+  explicit ModelCopy(const Entries& texts, const std::vector<std::string>& true_keys = {})
+      : path_(std::filesystem::temp_directory_path() /
+              ("culet-chat-" + std::to_string(::getpid()) + ".gguf")) {
+    constexpr uint32_t kBool = 7, kString = 8;
+    constexpr size_t kEntriesAt = 16, kFirstAt = 24, kAlignment = 32;
+    constexpr std::string_view kPadding = "general.description";
+    for (const auto& [key, text] : texts) put_text(key, kString, text);
+    for (const std::string& key : true_keys) {
+      put_key(key, kBool);
+      entries_ += '\1';
+    }
+    const size_t fixed = entries_.size() + 8 + kPadding.size() + 4 + 8;  // the weights stay aligned
+    put_text(kPadding, kString, std::string(kAlignment - fixed % kAlignment, ' '));
+    std::ifstream in(golden("tiny/llama/model.gguf"), std::ios::binary);
+    std::string file{std::istreambuf_iterator<char>(in), {}};
+    uint64_t count = 0;
+    std::memcpy(&count, file.data() + kEntriesAt, 8);
+    count += texts.size() + true_keys.size() + 1;
+    std::memcpy(file.data() + kEntriesAt, &count, 8);
+    file.insert(kFirstAt, entries_);
+    std::ofstream(path_, std::ios::binary) << file;
+  }
+  ~ModelCopy() { std::filesystem::remove(path_); }
+  ModelCopy(const ModelCopy&) = delete;
+  ModelCopy& operator=(const ModelCopy&) = delete;
+  std::shared_ptr<const Model> model() const { return load(path_, {.text_only = true}); }
+
+ private:
+  template <class T>
+  void put(const T& x) {
+    entries_.append(reinterpret_cast<const char*>(&x), sizeof x);
+  }
+  void put_key(std::string_view key, uint32_t type) {
+    put(uint64_t{key.size()});
+    entries_ += key;
+    put(type);
+  }
+  void put_text(std::string_view key, uint32_t type, const std::string& text) {
+    put_key(key, type);
+    put(uint64_t{text.size()});
+    entries_ += text;
+  }
+
+  std::string path_, entries_;
+};
 
 ChatPrompt prompt_of(const Model& model, const ChatRequest& request) {
   auto prompt = render_chat(model, request);
@@ -34,7 +91,7 @@ std::string text_of(const std::string& source, const ChatRequest& request) {
 std::vector<std::string> control_tokens(const Model& model, const std::vector<Token>& ids) {
   std::vector<std::string> found;
   for (const Token id : ids) {
-    if (model.piece(id, false).empty()) found.push_back(model.piece(id, true));
+    if (model.vocabulary().bytes(id).empty()) found.emplace_back(model.vocabulary().piece(id));
   }
   return found;
 }
@@ -83,7 +140,7 @@ TEST(ChatTokens, TextOfAConversationNeverBecomesOne) {
     expected.push_back("<|eot_id|>");
   }
   EXPECT_EQ(control_tokens(*model, prompt.tokens), expected);
-  EXPECT_EQ(model->detokenize(prompt.tokens, true), "<|begin_of_text|>" + prompt.text());
+  EXPECT_EQ(model->vocabulary().detokenize(prompt.tokens, true), "<|begin_of_text|>" + prompt.text());
   // All of them are there: 5 that the template wrote, 13 that stay text.
   size_t spelled = 0;
   const std::string text = prompt.text();
@@ -96,28 +153,84 @@ TEST(ChatTokens, TextOfAConversationNeverBecomesOne) {
   }
 }
 
+TEST(ChatTokens, NoEndTokenBehindAPromptThatIsToBeContinued) {
+  const ModelCopy copy(Entries{{"tokenizer.chat_template", "{{ messages[0].content }}"}},
+                       {"tokenizer.ggml.add_eos_token"});
+  const auto model = copy.model();
+  const auto plain = model->tokenize("Hi", true, false);
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(control_tokens(*model, *plain), (Texts{"<|begin_of_text|>", "<|end_of_text|>"}));
+  const ChatPrompt prompt = prompt_of(*model, {.messages = kUser});
+  EXPECT_EQ(prompt.tokens, std::vector<Token>(plain->begin(), plain->end() - 1));
+}
+
+TEST(ChatVariables, AreRefusedByNameWhereTheyAreNotTheCallers) {
+  const ModelCopy copy(Entries{
+      {"tokenizer.chat_template", "{{ flag }}|{{ bos_token }}|{{ add_generation_prompt }}."}});
+  const auto model = copy.model();
+  const Message message{"user", "hello"};
+  const auto text = [&](const std::string& extra, bool generation = true) {
+    const auto prompt = render_chat(*model, {&message, 1},
+                                    {.add_generation_prompt = generation, .extra_json = extra});
+    return prompt ? prompt->text() : "error: " + prompt.error().message;
+  };
+  EXPECT_EQ(text(R"({"flag": "yes"})"), "yes|<|begin_of_text|>|True.");
+  EXPECT_TRUE(text("", false).ends_with("|False."));
+  for (const std::string name : {"messages", "add_generation_prompt", "bos_token", "eos_token"}) {
+    const auto refused = render_chat(*model, {&message, 1},
+                                     {.extra_json = "{\"flag\": 1, \"" + name + "\": false}"});
+    ASSERT_FALSE(refused) << name << " gave: " << refused->text();
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(refused.error().message.find('"' + name + '"'), std::string::npos)
+        << refused.error().message;
+  }
+  for (const char* extra : {"[1]", "{", "7"})
+    EXPECT_TRUE(text(extra).starts_with("error")) << extra;
+}
+
 TEST(ChatVariables, AreBoundAsTheReferenceBindsThem) {
   const ChatRequest hi{.messages = kUser};
-  EXPECT_EQ(text_of("{% if tools is not none %}T{% endif %}{% if documents is not none %}D{% endif %}"
-                    "{{ messages[0].content }}",
-                    hi),
-            "Hi");
-  EXPECT_EQ(text_of("[{{ pad_token }}|{{ unk_token }}|{{ eos_token }}]{{ messages[0].content }}", hi),
-            "[<|end_of_text|>||<|end_of_text|>]Hi");
-  EXPECT_EQ(text_of("{{ unk_token is defined }}{{ bos_token is defined }}{{ add_generation_prompt }}",
-                    hi),
-            "FalseTrueTrue");
+  EXPECT_EQ(
+      text_of("{% if tools is not none %}T{% endif %}{% if documents is not none %}D{% endif %}"
+              "{{ messages[0].content }}",
+              hi),
+      "Hi");
+  EXPECT_EQ(
+      text_of("[{{ pad_token }}|{{ unk_token }}|{{ eos_token }}]{{ messages[0].content }}", hi),
+      "[<|end_of_text|>||<|end_of_text|>]Hi");
+  EXPECT_EQ(
+      text_of("{{ unk_token is defined }}{{ bos_token is defined }}{{ add_generation_prompt }}",
+              hi),
+      "FalseTrueTrue");
   EXPECT_EQ(text_of("{{ documents | length }}{{ messages[0].content }}",
                     {.messages = kUser, .variables = R"({"documents": [1, 2]})"}),
             "2Hi");
+}
+
+TEST(ChatTools, GoThroughTheTemplateForToolsIfTheFileHasOne) {
+  const ModelCopy copy(Entries{{"tokenizer.chat_template", "plain {{ messages[0].content }}"},
+                               {"tokenizer.chat_template.tool_use",
+                                "tools {{ tools[0].function.name }} {{ messages[0].content }}"}});
+  const auto model = copy.model();
+  const std::string tools = R"([{"type": "function", "function": {"name": "f"}}])";
+  EXPECT_EQ(prompt_of(*model, {.messages = kUser}).text(), "plain Hi");
+  EXPECT_EQ(prompt_of(*model, {.messages = kUser, .tools = "[]"}).text(), "plain Hi");
+  const ChatPrompt prompt = prompt_of(*model, {.messages = kUser, .tools = tools});
+  EXPECT_EQ(prompt.text(), "tools f Hi");
+  EXPECT_TRUE(prompt.unused.empty());
+  const ChatTemplateInfo info = chat_template_info(*model);
+  EXPECT_TRUE(info.tools);
+  EXPECT_EQ(info.source.substr(0, 5), "plain");
+  EXPECT_EQ(info.tool_source.substr(0, 5), "tools");
 }
 
 TEST(ChatUnused, IsToldAndRefused) {
   const auto users = with_template(
       "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}");
   const ChatPrompt prompt = prompt_of(
-      *users, {.messages = R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])",
-               .variables = R"({"thinkin": true})"});
+      *users,
+      {.messages = R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])",
+       .variables = R"({"thinkin": true})"});
   ASSERT_EQ(prompt.unused.size(), 2u);
   EXPECT_EQ(prompt.unused[0].part, ChatPart::kSystem);
   EXPECT_EQ(prompt.unused[0].path, "messages[0].content");
@@ -125,9 +238,10 @@ TEST(ChatUnused, IsToldAndRefused) {
   EXPECT_EQ(prompt.unused[1].path, "variables.thinkin");
   const auto used = check_used(prompt);
   ASSERT_FALSE(used);
-  EXPECT_EQ(used.error().message,
-            "the chat template leaves out the system message (messages[0].content); drop it, put its "
-            "text into another message, or give a template that shows it");
+  EXPECT_EQ(
+      used.error().message,
+      "the chat template leaves out the system message (messages[0].content); drop it, put its "
+      "text into another message, or give a template that shows it");
   const ChatPrompt fixed = prompt_of(*with_template("always the same"), {.messages = kUser});
   EXPECT_FALSE(check_used(fixed));
   // A variable and an answer's reasoning do not change what was asked.
@@ -148,18 +262,18 @@ TEST(ChatAfterAnswer, RendersWhatFollowsTheAnswerOnly) {
             "assistant<|end_header_id|>");
   EXPECT_EQ(control_tokens(*model, prompt.tokens).front(), "<|eot_id|>");
   EXPECT_TRUE(prompt.unused.empty());
-  EXPECT_EQ(prompt_of(*model, {.messages = "[]",
-                               .add_generation_prompt = false,
-                               .after_answer = true})
-                .text(),
-            "<|eot_id|>");
+  EXPECT_EQ(
+      prompt_of(*model, {.messages = "[]", .add_generation_prompt = false, .after_answer = true})
+          .text(),
+      "<|eot_id|>");
   // A template that puts the system message in front of everything has no place for a new one.
   const auto first = with_template(
       "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
       "{% for m in messages if m.role != 'system' %}({{ m.content }}){% endfor %}");
   const ChatPrompt late = prompt_of(
-      *first, {.messages = R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])",
-               .after_answer = true});
+      *first,
+      {.messages = R"([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}])",
+       .after_answer = true});
   EXPECT_EQ(late.text(), ")(u)");
   ASSERT_EQ(late.unused.size(), 1u);
   EXPECT_EQ(late.unused[0].path, "messages[0].content");
@@ -171,13 +285,15 @@ TEST(ChatAfterAnswer, RendersWhatFollowsTheAnswerOnly) {
 
 TEST(ChatSimple, IsTheSamePath) {
   const auto model = with_template(
-      "{% for m in messages %}<|start_header_id|>{{ m.role }}{{ m.content }}{% endfor %}{{ flag }}");
+      "{% for m in messages %}<|start_header_id|>{{ m.role }}{{ m.content }}{% endfor %}{{ flag "
+      "}}");
   const Message messages[] = {{"system", "a\"b"}, {"user", "c"}};
   const auto simple = render_chat(*model, messages, {.variables = R"({"flag": "x"})"});
   ASSERT_TRUE(simple) << simple.error().message;
   const ChatPrompt same = prompt_of(
-      *model, {.messages = R"([{"role": "system", "content": "a\"b"}, {"role": "user", "content": "c"}])",
-               .variables = R"({"flag": "x"})"});
+      *model,
+      {.messages = R"([{"role": "system", "content": "a\"b"}, {"role": "user", "content": "c"}])",
+       .variables = R"({"flag": "x"})"});
   EXPECT_EQ(simple->tokens, same.tokens);
   EXPECT_EQ(simple->text(), same.text());
   const Message bad[] = {{"us er", "c"}};
@@ -188,7 +304,8 @@ TEST(ChatSimple, IsTheSamePath) {
 
 TEST(ChatInfo, TellsWhatTheTemplateDoes) {
   const std::string source =
-      "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.role }}"
+      "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.role "
+      "}}"
       "{{ m.content }}{% endfor %}{% if thinking %}<think>{% endif %}";
   const ChatTemplateInfo info = chat_template_info(*with_template(source));
   EXPECT_EQ(info.source, source);

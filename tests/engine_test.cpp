@@ -457,78 +457,13 @@ TEST(Memory, TheEstimateIsTrue) {
     expect_ok(one->append(some_tokens(600)));
     const auto memory = context_memory(*real, {.context = 600});
     ASSERT_TRUE(memory);
-    const uint64_t held =
-        held_bytes(*one) - one->logits().size_bytes() - one->tokens().size_bytes();
+    const uint64_t logits = one->logits().size_bytes() + 64;  // and the header of their block
+    const uint64_t held = held_bytes(*one) - logits - one->tokens().size_bytes();
     EXPECT_LE(held, memory->allocated);
     EXPECT_GE(held * 10, memory->allocated * 8);  // a window may be a block or two below its most
     EXPECT_LE(memory->payload, held);
     EXPECT_GE(memory->peak, memory->allocated);
   }
-}
-
-// ---------------------------------------------------------------- chat templates
-
-// A copy of the tiny llama with a chat template, for as long as this lives.
-class WithTemplate {
- public:
-  explicit WithTemplate(std::string text)
-      : path_(std::filesystem::temp_directory_path() /
-              ("culet-engine-" + std::to_string(::getpid()) + ".gguf")) {
-    constexpr std::string_view kKey = "tokenizer.chat_template";
-    constexpr uint32_t kString = 8;
-    constexpr size_t kFixed = 8 + kKey.size() + 4 + 8, kEntriesAt = 16, kFirstAt = 24;
-    text += "{#";
-    while ((kFixed + text.size() + 2) % 32 != 0) text += ' ';  // the weights stay aligned
-    text += "#}";
-    std::ifstream in(llama(), std::ios::binary);
-    std::string file{std::istreambuf_iterator<char>(in), {}};
-    uint64_t entries = 0;
-    std::memcpy(&entries, file.data() + kEntriesAt, 8);
-    ++entries;
-    std::memcpy(file.data() + kEntriesAt, &entries, 8);
-    std::string entry;
-    const auto put = [&entry](const auto& x) {
-      entry.append(reinterpret_cast<const char*>(&x), sizeof x);
-    };
-    put(uint64_t{kKey.size()});
-    entry += kKey;
-    put(kString);
-    put(uint64_t{text.size()});
-    entry += text;
-    file.insert(kFirstAt, entry);
-    std::ofstream(path_, std::ios::binary) << file;
-  }
-  ~WithTemplate() { std::filesystem::remove(path_); }
-  WithTemplate(const WithTemplate&) = delete;
-  WithTemplate& operator=(const WithTemplate&) = delete;
-  std::shared_ptr<const Model> model() const { return load(path_, {.text_only = true}); }
-
- private:
-  std::string path_;
-};
-
-TEST(Chat, VariablesOfTheTemplateAreRefusedByNameWhereTheyAreNotTheCallers) {
-  const WithTemplate file("{{ flag }}|{{ bos_token }}|{{ add_generation_prompt }}.");
-  const auto model = file.model();
-  const Message message{"user", "hello"};
-  const auto text = [&](const std::string& extra, bool prompt = true) -> Result<std::string> {
-    const ChatOptions options{.add_generation_prompt = prompt, .variables = extra};
-    CULET_TRY(const ChatPrompt rendered, render_chat(*model, {&message, 1}, options));
-    return rendered.text();
-  };
-  const auto plain = text(R"({"flag": "yes"})");
-  ASSERT_TRUE(plain) << plain.error().message;
-  EXPECT_TRUE(plain->starts_with("yes|")) << *plain;
-  EXPECT_TRUE(plain->ends_with("|True.")) << *plain;
-  EXPECT_TRUE(text("", false)->ends_with("|False."));
-  for (const std::string name : {"messages", "add_generation_prompt", "bos_token", "eos_token"}) {
-    const auto refused = text("{\"flag\": 1, \"" + name + "\": false}");
-    ASSERT_FALSE(refused) << name << " gave: " << *refused;
-    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_NE(refused.error().message.find('"' + name + '"'), std::string::npos)
-        << refused.error().message;
-  }
-  for (const char* extra : {"[1]", "{", "7"}) EXPECT_FALSE(text(extra)) << extra;
 }
 
 // ---------------------------------------------------------------- side by side

@@ -343,8 +343,7 @@ class Program {
     const MemoryAccount account = model_->memory();
     EXPECT_EQ(own + shared, account.used);
     EXPECT_LE(2 * shared, told_shared);  // two sessions hold it, at least
-    EXPECT_EQ(account.total(),
-              account.weights + account.workspaces + account.used + account.spare);
+    EXPECT_EQ(account.total(), account.weights + account.workspaces + account.used + account.spare);
   }
 
   void check_rewind_limit(const Line& line) {

@@ -31,9 +31,9 @@ Json rendered(const culet::chat::Text& text) {
 Result<Json> render_request(const ChatTemplate& chat, const Json& request, const Json& constants) {
   namespace chat_layer = culet::chat;
   CULET_TRY(const auto conversation,
-            chat_layer::read_conversation(
-                request["messages"].dump(), request.value("tools", Json()).dump(),
-                request.value("variables", Json(Json::object())).dump()));
+            chat_layer::read_conversation(request["messages"].dump(),
+                                          request.value("tools", Json()).dump(),
+                                          request.value("variables", Json(Json::object())).dump()));
   const Json data = chat_layer::template_data(conversation, chat.traits());
   const chat_layer::Labels labels = chat_layer::label(data);
   CULET_TRY(const auto rendering, chat.render(data, constants, labels.marks));

@@ -45,7 +45,7 @@ struct ChatRequest {
   // or empty. Anything else is an error.
   std::string messages{};
   // An array of {"type": "function", "function": {"name", "description", "parameters", ...}};
-  // "" or null: none. Names of tools are plain words.
+  // "", null or an empty array: none. Names of tools are plain words.
   std::string tools{};
   // An object of further variables for the template, for example {"enable_thinking": false};
   // "" : none. It may not name what comes from elsewhere: messages, add_generation_prompt and the
@@ -90,11 +90,12 @@ struct ChatPrompt {
 
 // Renders a conversation by the model's chat template.
 //
-// What the request leaves open is settled as the template wants it, found out by trial: parts of a
-// content are joined with a line feed unless the template takes them as they are; arguments become
-// an object, or a string for a template that takes only strings; a "developer" message is a system
-// message for a template that does not know the role; reasoning goes by the name that the template
-// reads.
+// A conversation with tools goes through the file's template of the name "tool_use", if it has one
+// beside its ordinary one. What the request leaves open is settled as the template wants it, found
+// out by trial: parts of a content are joined with a line feed unless the template takes them as
+// they are; arguments become an object, or a string for a template that takes only strings; a
+// "developer" message is a system message for a template that does not know the role; reasoning
+// goes by the name that the template reads.
 //
 // Errors: kInvalidArgument (the request, naming the member: "messages[2].tool_calls[0]..."; or what
 // the template itself refuses), kUnsupported (the file has no template, or none that can be used;
@@ -120,12 +121,14 @@ Result<void> check_used(const ChatPrompt& prompt);
 
 // What a model's chat template does with a conversation, found out by rendering small ones.
 struct ChatTemplateInfo {
-  std::string source{};       // the Jinja text; "" : the file has none
-  std::string error{};        // why it cannot be used; "" : it can
-  bool system = false;        // shows system messages
-  bool tools = false;         // shows the tools
-  bool tool_calls = false;    // shows calls in answers
-  bool tool_results = false;  // shows messages of the role "tool"
+  std::string source{};  // the Jinja text; "" : the file has none
+  std::string error{};   // why it cannot be used; "" : it can
+  std::string
+      tool_source{};        // of a second template, used where there are tools; "" : there is none
+  bool system = false;      // shows system messages
+  bool tools = false;       // shows the tools
+  bool tool_calls = false;  // shows calls in answers
+  bool tool_results = false;         // shows messages of the role "tool"
   bool parallel_tool_calls = false;  // shows several calls of one answer
   bool reasoning = false;            // shows the reasoning of an answer, at least of the last one
   // The variable that switches thinking on and off by changing the prompt ("enable_thinking",

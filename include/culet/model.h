@@ -47,9 +47,12 @@ struct ModelOptions {
   // The longest context that sessions may have. Selects the short or the long RoPE factors of
   // LongRoPE models, once, at load; other models ignore it. 0: as SessionOptions::context.
   int64_t context = 0;
-  // The most bytes that weights, workspaces and the sessions' memory may take together; a call that
-  // would need more is kExhausted, before any work. 0: what the system has left when a call asks;
-  // UINT64_MAX: no limit.
+  // The most bytes that the weights, the workspaces of forward passes and all sessions of the model
+  // may take together. load() refuses a model that does not fit, Session::make a context that could
+  // never fit, encode() and embed() a sequence whose pass would not; a session that grows past what
+  // the others leave is refused by append() and restore(), and stays as it was. All are kExhausted,
+  // with the numbers. 0: no limit, but what the system has left is checked by load, Session::make,
+  // encode and embed; UINT64_MAX: nothing is checked.
   uint64_t memory_limit = 0;
   // Stage "loading", in bytes, while weights are repacked.
   ProgressFn progress{};
@@ -110,14 +113,17 @@ struct ModelInfo {
   SamplerOptions sampling{};          // defaults, with what the file names (general.sampling.*)
 };
 
-// Where a model's memory goes now; bytes. `used` and `spare` are of the pool that all its sessions
-// take their cache blocks from.
+// Where a model's memory goes now; bytes. All its sessions and their forks take their memory from one
+// pool of blocks: `used` and `spare` are of that. Not counted: pages of the mapped file, and the token
+// ids of sessions (4 bytes each).
 struct MemoryAccount {
   uint64_t limit = 0;       // ModelOptions::memory_limit; UINT64_MAX: none is set
   uint64_t weights = 0;     // repacked and converted
-  uint64_t workspaces = 0;  // of passes, running or waiting to be used again
-  uint64_t used = 0;        // cache blocks and states of all sessions; shared ones count once
-  uint64_t spare = 0;       // blocks that nobody uses, kept for the next session
+  uint64_t workspaces = 0;  // of forward passes, running or kept for the next one
+  // Caches, states and logits of all sessions: the sum of what each holds alone (SessionMemory::own,
+  // less its tokens), and what several share, once.
+  uint64_t used = 0;
+  uint64_t spare = 0;  // blocks that nobody uses, kept for sessions to come
 
   uint64_t total() const { return weights + workspaces + used + spare; }
 };
@@ -136,8 +142,10 @@ class Model final {
   const Vocabulary& vocabulary() const;
   // The plan as text, one operation a line (docs/formats/arch.md).
   std::string explain() const;
+  // Threads: any, at any time; the numbers are of one moment.
   MemoryAccount memory() const;
-  // Frees cache blocks and workspaces that nobody uses.
+  // Frees blocks and workspaces that nobody uses. Otherwise they are kept: a later session or pass
+  // takes them without asking the system. A limit that is reached frees spare blocks by itself.
   void trim_memory() const;
 
   // The engine's own side.

@@ -67,13 +67,14 @@ struct ContextMemory {
 // Known before anything is allocated. Errors: as Session::make for options that make no sense.
 Result<ContextMemory> context_memory(const Model& model, const SessionOptions& options);
 
-// What a session holds now; bytes. A block that a fork holds too counts as shared.
+// What a session holds now; bytes.
 struct SessionMemory {
-  uint64_t own = 0, shared = 0;
+  uint64_t own = 0;     // what closing the session would give back, and its tokens (4 bytes each)
+  uint64_t shared = 0;  // what a fork holds too
 };
 
 // Bytes to and from anything: a file, a socket, memory. A sink returns an error to stop; a source
-// fills the whole span or returns an error.
+// fills the whole span or returns an error. Either error is returned to the caller as it is.
 using SnapshotSink = std::function<Result<void>(std::span<const std::byte>)>;
 using SnapshotSource = std::function<Result<void>(std::span<std::byte>)>;
 
@@ -120,16 +121,20 @@ class Session final {
   // Forgets tokens from `length` on. False: what is needed is gone (see rewind_limit); the session
   // is then as it was.
   bool rewind(int64_t length);
-  // The smallest length above 0 that rewind() can go back to; length() if there is none. Length 0
-  // always works. Layers that keep everything can go anywhere; windows and streams as far as their
-  // blocks reach; a recurrent state to before the last append.
+  // How far back rewind() can go: the smallest length above 0 that works, length() if there is none;
+  // 0 for an empty session. Without recurrent states every length from there on works. Layers that
+  // keep everything can go anywhere, windows and streams as far as their blocks reach, a recurrent
+  // state to before the last forward pass and nowhere between. Besides, length 0 always works, and
+  // where all layers keep the sinks of a stream, so do lengths within them, which do not count here.
   int64_t rewind_limit() const;
 
   // Another session with the same past: a copy of the block lists. Memory is shared until one of
   // the two appends. A fork that is kept is a checkpoint.
   std::unique_ptr<Session> fork() const;
-  // The bytes that a fork kept from now on would hold alone, at most, when this session has gone on
-  // for ever: blocks that windows give up, states, and the last block of each layer.
+  // The bytes that a fork taken now and kept would hold alone (its SessionMemory::own) when this
+  // session has gone on appending for ever: the blocks that windows give up, the last block of each
+  // layer if it is not full, states, logits, tokens. Exact if no other fork holds them, else the
+  // most it can be. Clearing or rewinding this session leaves the fork more.
   uint64_t checkpoint_bytes() const;
   // Becomes a fork of `other`. kInvalidArgument: it is of another model or has other options.
   Result<void> assign(const Session& other);

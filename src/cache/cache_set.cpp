@@ -126,10 +126,11 @@ Result<void> CacheSet::reserve(int64_t n) {
   uint64_t needed = 0;
   for (const StateCache& state : states_) needed += state.needed_bytes();
   for (const LayerCache& layer : layers_) needed += layer.needed_bytes(length_, n);
-  return fail(ErrorCode::kExhausted,
-              fmt::format("{} more tokens need {} of cache memory, but {}; close sessions and forks "
-                          "that are not needed, or use a smaller context",
-                          n, show_bytes(needed), pool_->shortage()));
+  return fail(
+      ErrorCode::kExhausted,
+      fmt::format("{} more tokens need {} of cache memory, but {}; close sessions and forks "
+                  "that are not needed, or use a smaller context",
+                  n, show_bytes(needed), pool_->shortage()));
 }
 
 void CacheSet::commit(int64_t n) {
@@ -182,9 +183,8 @@ Position CacheSet::rewind_limit() const {
 
 HeldBytes CacheSet::held_bytes() const {
   HeldBytes held;
-  for_each_block([&](const BlockRef& block) {
-    (block.shared() ? held.shared : held.own) += block.bytes();
-  });
+  for_each_block(
+      [&](const BlockRef& block) { (block.shared() ? held.shared : held.own) += block.bytes(); });
   return held;
 }
 

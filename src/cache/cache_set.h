@@ -1,5 +1,5 @@
-// The caches and states of all layers of one session: a LayerCache for each CacheSpec of the plan, a
-// StateCache for each StateSpec, moved together.
+// The caches and states of all layers of one session: a LayerCache for each CacheSpec of the plan,
+// a StateCache for each StateSpec, moved together.
 #pragma once
 
 #include "cache/layer_cache.h"

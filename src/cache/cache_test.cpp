@@ -30,9 +30,8 @@ size_t block_size(const KvShape& shape) { return sizeof(Block) + shape.block_byt
 template <class Cache>
 HeldBytes held_by(const Cache& cache) {
   HeldBytes held;
-  cache.for_each_block([&](const BlockRef& block) {
-    (block.shared() ? held.shared : held.own) += block.bytes();
-  });
+  cache.for_each_block(
+      [&](const BlockRef& block) { (block.shared() ? held.shared : held.own) += block.bytes(); });
   return held;
 }
 
@@ -287,9 +286,8 @@ TEST(Cache, BlockBytes) {
 
 // What a fork kept as a checkpoint holds alone once the other has gone on: as told, to the byte.
 TEST(Cache, ACheckpointCostsWhatIsTold) {
-  for (const CacheWindow& window :
-       {CacheWindow{}, CacheWindow{0, 5}, CacheWindow{0, 100}, CacheWindow{4, 40}, CacheWindow{70, 33},
-        CacheWindow{64, 33}}) {
+  for (const CacheWindow& window : {CacheWindow{}, CacheWindow{0, 5}, CacheWindow{0, 100},
+                                    CacheWindow{4, 40}, CacheWindow{70, 33}, CacheWindow{64, 33}}) {
     for (const int64_t length : {1, 31, 32, 33, 64, 65, 150, 160, 500, 2000}) {
       float tag = 0;
       Timeline t{LayerCache(new_pool(), kShape, window, 32), {window, 32}};
@@ -339,8 +337,8 @@ TEST(MemoryPool, SpareBlocksOfOtherSizesGoBeforeTheLimitRefuses) {
   EXPECT_FALSE(pool.take(small));
   EXPECT_FALSE(pool.take(large));
   held.resize(6);
-  EXPECT_FALSE(pool.take(large));                 // 6 small ones and a large one are too many,
-  EXPECT_EQ(pool.account().spare, 4u * 1088);     // so nothing is freed for it
+  EXPECT_FALSE(pool.take(large));              // 6 small ones and a large one are too many,
+  EXPECT_EQ(pool.account().spare, 4u * 1088);  // so nothing is freed for it
   held.resize(5);
   const BlockRef one = pool.take(large);
   ASSERT_TRUE(one);
@@ -520,7 +518,8 @@ TEST(CacheSet, WhatDoesNotFitTheLimitChangesNothing) {
       EXPECT_EQ(one.length(), length);
     }
     one.for_each_block([&](const BlockRef& block) { now.push_back(block.block()); });
-    for (const Block* block : now) EXPECT_NE(std::find(blocks.begin(), blocks.end(), block), blocks.end());
+    for (const Block* block : now)
+      EXPECT_NE(std::find(blocks.begin(), blocks.end(), block), blocks.end());
     EXPECT_EQ(distinct_bytes(std::array{&one, other.get()}), pool->account().used);
     EXPECT_LE(pool->account().used + pool->account().spare, limit);
   }

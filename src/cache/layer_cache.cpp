@@ -3,8 +3,9 @@
 //
 // reserve() adds whole blocks before any kernel runs and takes them back if one is missing.
 // commit() drops the blocks between the sinks and the window (lazily: visibility never depends on
-// it), truncate() drops from the back. A window's next token after n committed ones needs the tokens
-// from n - w + 1 on; a rewind by up to the reserve must find its own window, so that many more stay.
+// it), truncate() drops from the back. A window's next token after n committed ones needs the
+// tokens from n - w + 1 on; a rewind by up to the reserve must find its own window, so that many
+// more stay.
 #include "cache/layer_cache.h"
 
 #include "base/check.h"
@@ -65,7 +66,8 @@ bool LayerCache::copies_open_block(Position first, int64_t n) const {
 }
 
 uint64_t LayerCache::needed_bytes(Position first, int64_t n) const {
-  const int64_t blocks = std::max<int64_t>(0, (first + n - end() + kBlockTokens - 1) / kBlockTokens);
+  const int64_t blocks =
+      std::max<int64_t>(0, (first + n - end() + kBlockTokens - 1) / kBlockTokens);
   return (static_cast<uint64_t>(blocks) + (copies_open_block(first, n) ? 1 : 0)) * size_->bytes;
 }
 
@@ -219,8 +221,7 @@ Result<void> LayerCache::load(Position length, const Source& source) {
   }
   for (int64_t i = 0; i < all - gap; ++i) {
     BlockRef block = pool_->take(*size_);
-    if (!block ||
-        !source({reinterpret_cast<std::byte*>(block.data()), shape_.block_bytes()})) {
+    if (!block || !source({reinterpret_cast<std::byte*>(block.data()), shape_.block_bytes()})) {
       const bool full = !block;
       block = BlockRef();
       clear();

@@ -1,9 +1,9 @@
 // The keys and values of one layer of one session.
 //
-// Keys and values are written once, at the token's absolute position, into blocks of 32 tokens whose
-// borders are multiples of 32 in absolute position, and are never rewritten. What differs between
-// layers is data: which keys a token sees (CacheWindow). Everything else follows from it: which
-// blocks are given up, and to which lengths a rewind works.
+// Keys and values are written once, at the token's absolute position, into blocks of 32 tokens
+// whose borders are multiples of 32 in absolute position, and are never rewritten. What differs
+// between layers is data: which keys a token sees (CacheWindow). Everything else follows from it:
+// which blocks are given up, and to which lengths a rewind works.
 //
 //   full              sinks 0, window without end
 //   window(w)         sinks 0, window w

@@ -123,9 +123,9 @@ std::string MemoryPool::shortage() const {
     return fmt::format("the system has no more; the sessions of this model hold {}",
                        show_bytes(now.used));
   }
-  return fmt::format("the sessions of this model hold {} of the {} that its memory limit leaves them",
-                     show_bytes(now.used),
-                     show_bytes(now.limit - std::max(now.charged, set_aside_)));
+  return fmt::format(
+      "the sessions of this model hold {} of the {} that its memory limit leaves them",
+      show_bytes(now.used), show_bytes(now.limit - std::max(now.charged, set_aside_)));
 }
 
 std::string show_bytes(uint64_t bytes) {

@@ -1,8 +1,6 @@
 // Three blocks that change places; one that a fork may still read is left to it and replaced.
 #include "cache/state_cache.h"
 
-#include "base/check.h"
-
 #include <cstring>
 #include <utility>
 #include <vector>

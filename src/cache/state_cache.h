@@ -1,10 +1,11 @@
 // The state of one recurrent operation of one session: the last inputs that it has to remember.
 //
 // A forward pass reads current() and writes next(); commit() makes next() current. Nothing is ever
-// changed in place, so a copy is a fork, and a pass that fails leaves the state as it was. The state
-// before the last commit is kept: a rewind works that far, or to nothing.
+// changed in place, so a copy is a fork, and a pass that fails leaves the state as it was. The
+// state before the last commit is kept: a rewind works that far, or to nothing.
 #pragma once
 
+#include "base/check.h"
 #include "cache/memory_pool.h"
 #include "cache/stream_io.h"
 #include "culet/result.h"
@@ -42,10 +43,14 @@ class StateCache {
   }
 
   bool save(const Sink& sink) const;
-  Result<void> load(const Source& source);  // kCorrupt, kExhausted: then the state is as at the start
+  Result<void> load(
+      const Source& source);  // kCorrupt, kExhausted: then the state is as at the start
 
  private:
-  static float* floats(const BlockRef& block) { return reinterpret_cast<float*>(block.data()); }
+  static float* floats(const BlockRef& block) {
+    CULET_CHECK(block);
+    return reinterpret_cast<float*>(block.data());
+  }
   size_t bytes() const {
     return static_cast<size_t>(tokens_) * static_cast<size_t>(width_) * sizeof(float);
   }

@@ -72,7 +72,8 @@ Result<chat::Text> behind_answer(const chat::Text& text, uint32_t origin) {
               "from a session's tokens; send the whole conversation instead");
 }
 
-Result<const chat::ChatTemplate*> template_of(const LoadedModel& model) {
+Result<const chat::ChatTemplate*> template_of(const LoadedModel& model, bool with_tools) {
+  if (with_tools && model.chat_tools) return model.chat_tools.get();
   if (model.chat) return model.chat.get();
   const std::string why = model.chat_error.empty()
                               ? "has no chat template"
@@ -81,7 +82,8 @@ Result<const chat::ChatTemplate*> template_of(const LoadedModel& model) {
               fmt::format("{} {}; continue plain text instead (--raw)", model.info.path, why));
 }
 
-Result<ChatPrompt> make_prompt(const LoadedModel& model, const chat::Text& text, bool whole) {
+Result<ChatPrompt> make_prompt(const LoadedModel& model, const chat::Text& text,
+                               const chat::ChatTemplate& chat, bool whole) {
   ChatPrompt prompt;
   std::vector<text::Tokenizer::Piece> views;
   for (chat::Piece& piece : chat::pieces_of(text)) {
@@ -89,13 +91,13 @@ Result<ChatPrompt> make_prompt(const LoadedModel& model, const chat::Text& text,
   }
   views.reserve(prompt.pieces.size());
   for (const PromptPiece& piece : prompt.pieces) views.push_back({piece.text, piece.from_template});
-  CULET_TRY(prompt.tokens, model.tokenizer->tokenize_pieces(views, whole, model.chat->source()));
+  CULET_TRY(prompt.tokens, model.tokenizer->tokenize_pieces(views, whole, chat.source()));
   return prompt;
 }
 
 Result<ChatPrompt> render(const LoadedModel& model, chat::Conversation conversation,
                           const RenderOptions& options) {
-  CULET_TRY(const chat::ChatTemplate* chat, template_of(model));
+  CULET_TRY(const chat::ChatTemplate* chat, template_of(model, !conversation.tools.is_null()));
   if (options.after_answer) {
     Json& messages = conversation.messages;
     messages.insert(messages.begin(), Json{{"role", "assistant"}, {"content", kAnswerBefore}});
@@ -109,7 +111,7 @@ Result<ChatPrompt> render(const LoadedModel& model, chat::Conversation conversat
     const uint32_t answer = labels.marks.at(&data["messages"][1]["content"]).origin;
     CULET_TRY(rendering.text, behind_answer(rendering.text, answer));
   }
-  CULET_TRY(ChatPrompt prompt, make_prompt(model, rendering.text, !options.after_answer));
+  CULET_TRY(ChatPrompt prompt, make_prompt(model, rendering.text, *chat, !options.after_answer));
   prompt.unused = chat::unused_parts(conversation, labels, rendering);
   return prompt;
 }
@@ -185,12 +187,14 @@ ChatTemplateInfo chat_template_info(const Model& model) {
     return info;
   }
   const chat::ChatTraits& traits = loaded.chat->traits();
+  const chat::ChatTraits& with_tools = loaded.chat_tools ? loaded.chat_tools->traits() : traits;
   info.source = loaded.chat->source();
+  if (loaded.chat_tools) info.tool_source = loaded.chat_tools->source();
   info.system = traits.system;
-  info.tools = traits.tools;
-  info.tool_calls = traits.tool_calls;
-  info.tool_results = traits.tool_results;
-  info.parallel_tool_calls = traits.parallel_calls;
+  info.tools = with_tools.tools;
+  info.tool_calls = with_tools.tool_calls;
+  info.tool_results = with_tools.tool_results;
+  info.parallel_tool_calls = with_tools.parallel_calls;
   info.reasoning = traits.reasoning;
   info.thinking_variable = traits.thinking_variable;
   return info;

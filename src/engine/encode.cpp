@@ -78,8 +78,8 @@ Result<void> check_sequence(const ModelImpl& model, const What& what, size_t ind
   return {};
 }
 
-// Bytes of a workspace for passes of `longest` tokens, when they are there. A pass of ubatch_size was
-// checked when the model was loaded.
+// Bytes of a workspace for passes of `longest` tokens, when they are there. A pass of ubatch_size
+// was checked when the model was loaded.
 Result<uint64_t> check_room(const ModelImpl& model, int64_t longest) {
   const model::LoadedModel& loaded = model.loaded();
   if (longest <= loaded.ubatch_size) return loaded.info.workspace_bytes;

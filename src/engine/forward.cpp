@@ -27,19 +27,29 @@ void Append::start(std::span<const Token> next) {
 void Append::finish() {
   CULET_CHECK(finished());
   session->appended(tokens, &last);
-  before.reset();
+  forget_before();
 }
 
 void Append::undo() {
   cache::CacheSet& caches = session->timeline().caches;
   if (before) {
     caches = std::move(*before);
-    before.reset();
+    forget_before();
   } else {
     const auto cut = caches.truncate(caches.options().start + session->length());
     CULET_CHECK(cut == cache::Truncation::kDone);
   }
   done = 0;
+}
+
+void Append::keep_before() {
+  before.emplace(session->timeline().caches);
+  session->set_undo(&*before);
+}
+
+void Append::forget_before() {
+  session->set_undo(nullptr);
+  before.reset();
 }
 
 // ---------------------------------------------------------------- one pass
@@ -84,9 +94,8 @@ void ForwardPass::add(Append* append, int64_t most) {
   } else if (ends_here && end_wanted) {
     append->outputs.push_back(static_cast<int32_t>(chunk) - 1);
   }
-  cache::CacheSet& caches = append->session->timeline().caches;
-  const bool far = append->size() > caches.options().rewind_reserve;
-  if (append->done == 0 && (far || !ends_here)) append->before.emplace(caches);
+  const bool far = append->size() > append->session->timeline().caches.options().rewind_reserve;
+  if (append->done == 0 && (far || !ends_here)) append->keep_before();
   tokens_ += chunk;
   tokens_left_ -= chunk;
   outputs_left_ -= static_cast<int64_t>(append->outputs.size());
@@ -144,9 +153,9 @@ void ForwardPass::read(const backend::Workspace& workspace, std::span<Append* co
   if (hidden_size > 0) hidden = executor.output(workspace, kHidden);
   for (Append* a : appends) {
     const size_t outputs = a->outputs.size();
-    const auto done = read_one(a, logits.first(outputs * vocabulary),
-                               a->on_hidden != nullptr ? hidden.first(outputs * hidden_size)
-                                                       : std::span<const float>());
+    const auto done = read_one(
+        a, logits.first(outputs * vocabulary),
+        a->on_hidden != nullptr ? hidden.first(outputs * hidden_size) : std::span<const float>());
     logits = logits.subspan(outputs * vocabulary);
     hidden = hidden.subspan(outputs * hidden_size);
     a->done += a->chunk;
@@ -178,11 +187,11 @@ Result<void> ForwardPass::read_one(Append* a, std::span<const float> logits,
     if (a->on_hidden != nullptr) (*a->on_hidden)(index, behind);
     if (a->logits && a->done + a->outputs[i] == a->size() - 1 &&
         !a->last.set(*model_.loaded().memory, row)) {
-      return fail(ErrorCode::kExhausted,
-                  fmt::format("the logits need {} of memory, but {}; close sessions and forks that "
-                              "are not needed",
-                              cache::show_bytes(row.size_bytes()),
-                              model_.loaded().memory->shortage()));
+      return fail(
+          ErrorCode::kExhausted,
+          fmt::format("the logits need {} of memory, but {}; close sessions and forks that "
+                      "are not needed",
+                      cache::show_bytes(row.size_bytes()), model_.loaded().memory->shortage()));
     }
   }
   return {};

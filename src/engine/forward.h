@@ -1,9 +1,9 @@
 // Appends of several sessions, moved on together by one forward pass after the other.
 //
-// How tokens are spread over passes never changes a bit. An append is all or nothing: the tokens and
-// logits of its session change only when it is finished; if it fails, its caches go back, by cutting
-// the new tokens off, or, where that may not be possible by then (long appends, states over several
-// passes), to a fork taken before.
+// How tokens are spread over passes never changes a bit. An append is all or nothing: the tokens
+// and logits of its session change only when it is finished; if it fails, its caches go back, by
+// cutting the new tokens off, or, where that may not be possible by then (long appends, states over
+// several passes), to a fork taken before.
 #pragma once
 
 #include "cache/cache_set.h"
@@ -38,6 +38,9 @@ struct Append {
   void finish();
   // The session becomes what it was at start().
   void undo();
+  // Keeps the caches of before the append, which cannot be cut back to them later.
+  void keep_before();
+  void forget_before();
 
   // Of the forward pass that it is in:
   int64_t chunk = 0;             // tokens

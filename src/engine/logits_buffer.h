@@ -10,8 +10,8 @@
 namespace culet::engine {
 
 // A copy shares the values, in a block of the model's memory. What is shared is not written again:
-// set() then takes another block. The model outlives the buffer. A buffer belongs to one thread at a
-// time; copies may live on different threads.
+// set() then takes another block. The model outlives the buffer. A buffer belongs to one thread at
+// a time; copies may live on different threads.
 class LogitsBuffer {
  public:
   explicit operator bool() const { return static_cast<bool>(block_); }

@@ -136,8 +136,7 @@ Result<ContextMemory> context_memory(const ModelImpl& model, const SessionOption
     memory.peak += bytes.in_a_pass;
   };
   for (const plan::CacheSpec& spec : loaded.compiled.plan.caches) {
-    if (spec.target != plan::kNone)
-      continue;  // of a draft model: its target's session holds it
+    if (spec.target != plan::kNone) continue;  // of a draft model: its target's session holds it
     const cache::CacheWindow kept = cache::cache_window_of(spec, caches);
     LayerMemory layer;
     if (spec.policy == plan::CachePolicy::kWindow) layer.kind = CacheKind::kWindow;

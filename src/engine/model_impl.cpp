@@ -54,8 +54,7 @@ void WorkspaceLease::give_back() {
   model_->idle_.push_back(std::move(counted_));
 }
 
-Result<void> ModelImpl::run(backend::Workspace& workspace,
-                            std::span<const backend::Segment> batch,
+Result<void> ModelImpl::run(backend::Workspace& workspace, std::span<const backend::Segment> batch,
                             std::span<backend::OpCost> op_costs) const {
   const std::lock_guard lock(pass_mutex_);
   return executor().run(workspace, batch, op_costs);
@@ -107,8 +106,7 @@ std::string_view kind_name(ModelKind kind) {
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                                                  const ModelOptions& options) {
-  const model::LoadedModel* target =
-      options.target ? &options.target->impl().loaded() : nullptr;
+  const model::LoadedModel* target = options.target ? &options.target->impl().loaded() : nullptr;
   CULET_TRY(auto loaded, model::load(path, options, target));
   return std::shared_ptr<const Model>(
       new Model(std::make_unique<engine::ModelImpl>(std::move(loaded), options.target)));

@@ -51,7 +51,9 @@ class ModelImpl final {
  public:
   // target: of a draft model, whose `loaded` refers to it.
   ModelImpl(std::unique_ptr<model::LoadedModel> loaded, std::shared_ptr<const Model> target)
-      : target_(std::move(target)), loaded_(std::move(loaded)), vocabulary_(make_vocabulary(loaded_->tokenizer)) {}
+      : target_(std::move(target)),
+        loaded_(std::move(loaded)),
+        vocabulary_(make_vocabulary(loaded_->tokenizer)) {}
 
   const ModelInfo& info() const { return loaded_->info; }
   const Vocabulary& vocabulary() const { return vocabulary_; }

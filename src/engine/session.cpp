@@ -98,10 +98,22 @@ bool SessionImpl::rewind(int64_t length) {
   return true;
 }
 
+Timeline SessionImpl::settled() const {
+  Timeline copy = timeline_;
+  const cache::Position end = options_.start_position + length();
+  if (copy.caches.length() == end) return copy;
+  if (undo_ != nullptr) {
+    copy.caches = *undo_;
+  } else {
+    CULET_CHECK(copy.caches.truncate(end) == cache::Truncation::kDone);
+  }
+  return copy;
+}
+
 int64_t SessionImpl::rewind_limit() const {
   const int64_t start = options_.start_position;
-  const int64_t lowest = std::max({int64_t{1}, timeline_.history.forgotten(),
-                                   timeline_.caches.rewind_limit() - start});
+  const int64_t lowest = std::max(
+      {int64_t{1}, timeline_.history.forgotten(), timeline_.caches.rewind_limit() - start});
   return timeline_.caches.can_truncate(start + lowest) ? std::min(lowest, length()) : length();
 }
 
@@ -115,7 +127,7 @@ Result<void> SessionImpl::assign(const SessionImpl& other) {
                 fmt::format("the context holds {} tokens, the other session has {}", context(),
                             other.length()));
   }
-  timeline_ = other.timeline_;
+  timeline_ = other.settled();
   return {};
 }
 
@@ -156,7 +168,8 @@ int64_t Session::rewind_limit() const { return impl_->rewind_limit(); }
 Result<void> Session::assign(const Session& other) { return impl_->assign(*other.impl_); }
 
 std::unique_ptr<Session> Session::fork() const {
-  return std::make_unique<Session>(std::make_unique<engine::SessionImpl>(*impl_));
+  return std::make_unique<Session>(
+      std::make_unique<engine::SessionImpl>(impl_->model(), impl_->options(), impl_->settled()));
 }
 
 Result<void> Session::append(std::span<const Token> tokens, const ProgressFn& progress) {

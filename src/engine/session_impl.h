@@ -43,6 +43,10 @@ class SessionImpl final {
 
   Timeline& timeline() { return timeline_; }
   const Timeline& timeline() const { return timeline_; }
+  // A copy without the tokens of an append that is under way: these are in the caches already.
+  Timeline settled() const;
+  // What the caches become if the append under way is undone; null: the new tokens are cut off.
+  void set_undo(const cache::CacheSet* caches) { undo_ = caches; }
   // Everything that can be known about an append of these tokens before any work is done.
   Result<void> check(std::span<const Token> tokens) const;
   // The tokens are in the caches: remember them, and forget what a stream need not know. Takes over
@@ -54,6 +58,7 @@ class SessionImpl final {
   SessionOptions options_;
   int64_t remembered_;  // tokens of a stream that stay in the history, at least
   Timeline timeline_;
+  const cache::CacheSet* undo_ = nullptr;
 };
 
 // Why a model that is no decoder has none.

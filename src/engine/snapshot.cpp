@@ -1,7 +1,8 @@
 // A session's memory as bytes, and back (docs/formats/snapshot.md).
 //
-// The file says what it fits: model, architecture text, KV types, policy. Everything is read into a
-// timeline of its own; the session takes it over only when the checksum at the end is right.
+// A snapshot says what it fits: model, architecture text, KV types, cache windows. Everything is
+// read into a timeline of its own; the session takes it over only when the checksum at the end is
+// right.
 #include "base/check.h"
 #include "base/digest_cache.h"
 #include "base/json.h"
@@ -29,7 +30,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kMagic = "culetkv\n";
-constexpr uint32_t kVersion = 2;  // 2: q8_0 keys are turned (docs/decisions/0009)
+// 2: q8_0 keys are Hadamard-rotated (docs/decisions/0009). 3: the header's `stream` names its
+// sinks.
+constexpr uint32_t kVersion = 3;
 constexpr uint32_t kMostHeader = 1 << 16;
 constexpr size_t kSumBytes = 64;  // hexadecimal digits
 constexpr int64_t kMostLength = int64_t{1} << 40;
@@ -39,7 +42,7 @@ Json binding_of(const SessionImpl& session, const std::vector<std::string>& dige
   const SessionOptions& o = session.options();
   const auto window = o.window_types.value_or(std::pair(o.keys, o.values));
   Json stream;
-  if (o.stream) stream = {{"pinned", o.stream->sinks}, {"window", o.stream->window}};
+  if (o.stream) stream = {{"sinks", o.stream->sinks}, {"window", o.stream->window}};
   const model::LoadedModel& loaded = session.model_impl().loaded();
   Json binding = {{"model", digests},
                   {"architecture", loaded.compiled.plan.source_sha256},
@@ -166,7 +169,7 @@ Result<History> read_history(const SessionImpl& session, const Json& header, Rea
 // The bytes of a snapshot (docs/formats/snapshot.md); `digests`: sha256 of the model's files.
 Result<void> write_snapshot(const SessionImpl& session, const std::vector<std::string>& digests,
                             const cache::Sink& sink) {
-  const Timeline& timeline = session.timeline();
+  const Timeline timeline = session.settled();
   Json header = binding_of(session, digests);
   header["length"] = session.length();
   header["forgotten"] = timeline.history.forgotten();

@@ -10,12 +10,16 @@
 namespace culet::kernels {
 namespace {
 
+constexpr int kWidth = 8;          // lanes of a vector
+constexpr int kLaneRegisters = 8;  // how many times 16 lanes the registers hold
+
 struct Floats {  // 8 float32
   float32x4_t a, b;
 };
 struct Ints {  // 8 int32, or a lane mask: all ones or zero
   int32x4_t a, b;
 };
+typedef Ints Mask;
 struct Bytes {  // 32 bytes: four of each of 8 outputs
   uint8x16_t a, b;
 };
@@ -32,6 +36,8 @@ CULET_INLINE void store(int32_t* p, Ints x) {
   vst1q_s32(p, x.a);
   vst1q_s32(p + 4, x.b);
 }
+
+CULET_INLINE float first_lane(Floats x) { return vgetq_lane_f32(x.a, 0); }
 
 CULET_INLINE Floats operator+(Floats x, Floats y) {
   return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b)};
@@ -52,7 +58,6 @@ CULET_INLINE Floats fma(Floats x, Floats y, Floats z) {
 CULET_INLINE Floats fnma(Floats x, Floats y, Floats z) {
   return {vfmsq_f32(z.a, x.a, y.a), vfmsq_f32(z.b, x.b, y.b)};
 }
-CULET_INLINE float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 CULET_INLINE float square_root(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 
 CULET_INLINE Ints as_ints(Floats x) {
@@ -75,41 +80,43 @@ CULET_INLINE Floats magnitude(Floats x) { return {vabsq_f32(x.a), vabsq_f32(x.b)
 CULET_INLINE Floats negate(Floats x) { return {vnegq_f32(x.a), vnegq_f32(x.b)}; }
 CULET_INLINE Floats operator|(Floats x, Floats y) { return as_floats(as_ints(x) | as_ints(y)); }
 
-// Comparisons with a NaN are false, but differs.
-CULET_INLINE Ints less(Floats x, Floats y) {
+// Comparisons with a NaN are false, but not_less and differs.
+CULET_INLINE Mask less(Floats x, Floats y) {
   return as_ints(vcltq_f32(x.a, y.a), vcltq_f32(x.b, y.b));
 }
-CULET_INLINE Ints less(Ints x, Ints y) { return as_ints(vcltq_s32(x.a, y.a), vcltq_s32(x.b, y.b)); }
-CULET_INLINE Ints equal(Ints x, Ints y) {
+CULET_INLINE Mask not_less(Floats x, Floats y) {
+  return as_ints(vmvnq_u32(vcltq_f32(x.a, y.a)), vmvnq_u32(vcltq_f32(x.b, y.b)));
+}
+CULET_INLINE Mask less(Ints x, Ints y) { return as_ints(vcltq_s32(x.a, y.a), vcltq_s32(x.b, y.b)); }
+CULET_INLINE Mask equal(Ints x, Ints y) {
   return as_ints(vceqq_s32(x.a, y.a), vceqq_s32(x.b, y.b));
 }
-CULET_INLINE Ints differs(Floats x, Floats y) {
+CULET_INLINE Mask differs(Floats x, Floats y) {
   return as_ints(vmvnq_u32(vceqq_f32(x.a, y.a)), vmvnq_u32(vceqq_f32(x.b, y.b)));
 }
-CULET_INLINE Ints select(Ints mask, Ints yes, Ints no) {
+CULET_INLINE Ints select(Mask mask, Ints yes, Ints no) {
   return {vbslq_s32(vreinterpretq_u32_s32(mask.a), yes.a, no.a),
           vbslq_s32(vreinterpretq_u32_s32(mask.b), yes.b, no.b)};
 }
-CULET_INLINE Floats select(Ints mask, Floats yes, Floats no) {
+CULET_INLINE Floats select(Mask mask, Floats yes, Floats no) {
   return as_floats(select(mask, as_ints(yes), as_ints(no)));
 }
-CULET_INLINE Floats keep(Ints mask, Floats x) { return as_floats(mask & as_ints(x)); }
-CULET_INLINE bool any(Ints mask) {
+CULET_INLINE Floats keep(Mask mask, Floats x) { return as_floats(mask & as_ints(x)); }
+CULET_INLINE bool any(Mask mask) {
   return vmaxvq_u32(vreinterpretq_u32_s32(vorrq_s32(mask.a, mask.b))) != 0;
 }
 // Lanes below n; lanes whose bit is set.
-CULET_INLINE Ints first_lanes(int64_t n) {
+CULET_INLINE Mask first_lanes(int64_t n) {
   static constexpr int32_t kIndex[8] = {0, 1, 2, 3, 4, 5, 6, 7};
   const Ints index = {vld1q_s32(kIndex), vld1q_s32(kIndex + 4)};
   return less(index, set1(static_cast<int32_t>(n < 0 ? 0 : n > 8 ? 8 : n)));
 }
-CULET_INLINE Ints lanes_of_bits(uint32_t bits) {
+CULET_INLINE Mask lanes_of_bits(uint32_t bits) {
   static constexpr uint32_t kBit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
   const uint32x4_t all = vdupq_n_u32(bits);
   return as_ints(vtstq_u32(all, vld1q_u32(kBit)), vtstq_u32(all, vld1q_u32(kBit + 4)));
 }
-// A NaN passes both.
-CULET_INLINE Floats at_least(Floats x, Floats low) { return select(less(x, low), low, x); }
+// A NaN passes.
 CULET_INLINE Floats at_most(Floats x, Floats high) { return select(less(high, x), high, x); }
 
 // n values, 0 <= n; those past the eighth are left to the next vector.
@@ -131,6 +138,10 @@ CULET_INLINE float fold8(Floats x) {
   const float32x4_t b = vaddq_f32(x.a, x.b);
   const float32x2_t c = vadd_f32(vget_low_f32(b), vget_high_f32(b));
   return vget_lane_f32(c, 0) + vget_lane_f32(c, 1);
+}
+// NaN if one is.
+CULET_INLINE Floats larger(Floats x, Floats y) {
+  return {vmaxq_f32(x.a, y.a), vmaxq_f32(x.b, y.b)};
 }
 CULET_INLINE float largest(Floats x) { return vmaxvq_f32(vmaxq_f32(x.a, x.b)); }
 
@@ -177,6 +188,14 @@ CULET_INLINE void store_f16(uint8_t* p, Floats x) {
   vst1q_u8(p, vreinterpretq_u8_f16(vcvt_high_f16_f32(vcvt_f16_f32(x.a), x.b)));
 }
 
+// The low 16 or 8 bits of every lane.
+CULET_INLINE void store_low16(uint8_t* p, Ints x) {
+  vst1q_u8(p, vreinterpretq_u8_s16(vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b))));
+}
+CULET_INLINE void store_low8(int8_t* p, Ints x) {
+  vst1_s8(p, vmovn_s16(vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b))));
+}
+
 // x0 y0 x1 y1 ... <-> x0 x1 ..., y0 y1 ...
 CULET_INLINE void split_pairs(Floats p, Floats q, Floats* x, Floats* y) {
   *x = {vuzp1q_f32(p.a, p.b), vuzp1q_f32(q.a, q.b)};
@@ -201,8 +220,9 @@ CULET_INLINE Doubles to_doubles(Floats x) {
 CULET_INLINE Doubles operator+(Doubles x, Doubles y) {
   return {vaddq_f64(x.a, y.a), vaddq_f64(x.b, y.b), vaddq_f64(x.c, y.c), vaddq_f64(x.d, y.d)};
 }
-CULET_INLINE Doubles operator*(Doubles x, Doubles y) {
-  return {vmulq_f64(x.a, y.a), vmulq_f64(x.b, y.b), vmulq_f64(x.c, y.c), vmulq_f64(x.d, y.d)};
+CULET_INLINE Doubles fma(Doubles x, Doubles y, Doubles z) {
+  return {vfmaq_f64(z.a, x.a, y.a), vfmaq_f64(z.b, x.b, y.b), vfmaq_f64(z.c, x.c, y.c),
+          vfmaq_f64(z.d, x.d, y.d)};
 }
 CULET_INLINE double fold8(Doubles x) {
   const float64x2_t v = vaddq_f64(vaddq_f64(x.a, x.c), vaddq_f64(x.b, x.d));
@@ -217,11 +237,13 @@ CULET_INLINE Bytes set_bytes(int x) {
   return {v, v};
 }
 CULET_INLINE Bytes operator&(Bytes x, Bytes y) { return {vandq_u8(x.a, y.a), vandq_u8(x.b, y.b)}; }
-CULET_INLINE Bytes operator|(Bytes x, Bytes y) { return {vorrq_u8(x.a, y.a), vorrq_u8(x.b, y.b)}; }
 CULET_INLINE Bytes operator^(Bytes x, Bytes y) { return {veorq_u8(x.a, y.a), veorq_u8(x.b, y.b)}; }
-CULET_INLINE Bytes add_bytes(Bytes x, Bytes y) { return {vaddq_u8(x.a, y.a), vaddq_u8(x.b, y.b)}; }
 CULET_INLINE Bytes subtract_bytes(Bytes x, Bytes y) {
   return {vsubq_u8(x.a, y.a), vsubq_u8(x.b, y.b)};
+}
+// x | (y & mask)
+CULET_INLINE Bytes insert_bits(Bytes x, Bytes y, Bytes mask) {
+  return {vorrq_u8(x.a, vandq_u8(y.a, mask.a)), vorrq_u8(x.b, vandq_u8(y.b, mask.b))};
 }
 // Left if positive.
 template <int kShift>
@@ -269,14 +291,12 @@ CULET_INLINE uint32_t largest_magnitude_bits(const float* x) {
   return static_cast<uint32_t>(vmaxvq_s32(m));
 }
 
-CULET_INLINE int8x8_t narrow(Ints x) {
-  return vmovn_s16(vcombine_s16(vmovn_s32(x.a), vmovn_s32(x.b)));
-}
 // 32 values times `id`, to the nearest integers.
 CULET_INLINE void round32(const float* x, float id, int8_t* q, int16_t* sums) {
   for (int h = 0; h < 2; h++, x += 16, q += 16) {
     const Ints low = nearest(load(x) * set1(id)), high = nearest(load(x + 8) * set1(id));
-    vst1q_s8(q, vcombine_s8(narrow(low), narrow(high)));
+    store_low8(q, low);
+    store_low8(q + 8, high);
     const Ints sum = low + high;
     sums[h] = static_cast<int16_t>(vaddvq_s32(vaddq_s32(sum.a, sum.b)));
   }
@@ -284,3 +304,5 @@ CULET_INLINE void round32(const float* x, float id, int8_t* q, int16_t* sums) {
 
 }  // namespace
 }  // namespace culet::kernels
+
+#include "kernels/lane_pairs.h"  // in terms of the above

@@ -15,14 +15,14 @@ struct AttentionShape {
   int32_t heads_per_kv = 1, kv_heads = 2, head_dim = 64, value_dim = 64;
   KvType k_type = kKvF16, v_type = kKvF16;
   int64_t window = std::numeric_limits<int64_t>::max();
-  int64_t pinned = 0;   // first keys that stay visible, dotted with the second query
-  int64_t dropped = 0;  // blocks after the pinned ones that are gone
+  int64_t sinks = 0;    // first keys that stay visible, dotted with the second query
+  int64_t dropped = 0;  // blocks after the sinks that are gone
   float softcap = 0;
   float poison = 0;  // written into every row that no entry makes visible
 };
 
-// Positions [0, length) in blocks; the rows past `length` of the last block and the unpinned rows
-// of a dropped block are poisoned.
+// Positions [0, length) in blocks; the rows past `length` of the last block and the rows of a
+// dropped block that are no sinks, are poisoned.
 class AttentionCase {
  public:
   AttentionCase(const AttentionShape& s, uint32_t seed) : shape(s) {
@@ -40,7 +40,7 @@ class AttentionCase {
       v_blocks.emplace_back(v_values * 32 * 4);
       for (int r = 0; r < 32; r++) {
         const int64_t p = b * 32 + r;
-        const bool gone = p >= s.length || (p >= s.pinned && p < first_kept());
+        const bool gone = p >= s.length || (p >= s.sinks && p < first_kept());
         const float* row_k = gone ? bad_k.data() : &k[p * k_values];
         const float* row_v = gone ? bad_v.data() : &v[p * v_values];
         kernels.kv_store(s.k_type, s.v_type, row_k, row_v, s.kv_heads, s.head_dim, s.value_dim,
@@ -48,14 +48,14 @@ class AttentionCase {
       }
     }
     for (int64_t p = 0; p < s.length;) {
-      const bool is_pinned = p < s.pinned;
-      int64_t end = std::min({(p / 32 + 1) * 32, s.length, is_pinned ? s.pinned : s.length});
-      if (!is_pinned && p < first_kept()) {
+      const bool is_sink = p < s.sinks;
+      int64_t end = std::min({(p / 32 + 1) * 32, s.length, is_sink ? s.sinks : s.length});
+      if (!is_sink && p < first_kept()) {
         p = std::min(end, first_kept());
         continue;
       }
       entries.push_back({k_blocks[p / 32].data(), v_blocks[p / 32].data(), p, int32_t(p % 32),
-                         int32_t(end - p), p / 32, is_pinned ? 1u : 0u});
+                         int32_t(end - p), p / 32, is_sink ? 1u : 0u});
       p = end;
     }
     const size_t q_row = k_values * s.heads_per_kv;
@@ -65,7 +65,7 @@ class AttentionCase {
             int64_t(entries.size()),
             s.k_type,
             s.v_type,
-            s.pinned,
+            s.sinks,
             s.window,
             {queries[0].data(), queries[1].data()},
             int64_t(q_row),
@@ -80,7 +80,7 @@ class AttentionCase {
   }
 
   int64_t first_kept() const {
-    return shape.dropped ? (shape.pinned + 31) / 32 * 32 + shape.dropped * 32 - 32 : shape.pinned;
+    return shape.dropped ? (shape.sinks + 31) / 32 * 32 + shape.dropped * 32 - 32 : shape.sinks;
   }
 
   // All parts of one kv head, merged and finished: [rows][heads][value_dim]; raw: every part's m,
@@ -106,7 +106,7 @@ class AttentionCase {
   }
 
   bool visible(int64_t s, int64_t p) const {
-    return s <= p && (s < shape.pinned || (s >= first_kept() && p - s < shape.window));
+    return s <= p && (s < shape.sinks || (s >= first_kept() && p - s < shape.window));
   }
 
   AttentionShape shape;

@@ -4,7 +4,8 @@
 // vectorise; each instruction-set file replaces the entries it speeds up and must return THE SAME
 // BITS (ARCHITECTURE.md, Exactness). The arithmetic that makes that possible:
 //   * no contraction (-ffp-contract=off); where fma() is written below it is one rounding;
-//     round to nearest even; subnormals are kept; exp, tanh, sigmoid are our own polynomials.
+//     round to nearest even; subnormals are kept; exp, tanh, sigmoid are our own polynomials, and
+//     exp(x) is 0 for x below -60 ln 2 (math_constants.h, docs/decisions/0011).
 //   * matrix products: one lane is one output. k ascends in blocks of 32; per block one exact int32
 //     dot, then a fixed sequence of one or two fmas. k is never split, so neither batch size nor
 //     tiles nor threads can change a result.
@@ -25,8 +26,8 @@ namespace culet::kernels {
 // ---------------------------------------------------------------- matrix products
 
 // Rows of activations, each quantized by itself: blocks of 32 along k,
-// d = amax / 127, q = nearest-even(x * (127 / amax)); d = 0 and q = 0 where amax is 0 or 127 / amax
-// is not finite. A NaN or infinite x makes d NaN, so it reaches the output and is reported there.
+// d = amax / 127, q = nearest-even(x * (127 / amax)); d = 0 and q = 0 where amax is below 2^-64. A
+// NaN or infinite x makes d NaN and q 0, so it reaches the output and is reported there.
 struct QuantRows {
   int8_t* q;      // [rows, k]
   float* d;       // [rows, k / 32]
@@ -82,8 +83,8 @@ static constexpr int64_t kv_head_bytes(KvType type, int64_t dim) {
 }
 
 // A run of rows inside one KV block, as a cache policy hands it to attention.
-// Two entries may name the same block (last pinned row and first evictable row in one block): they
-// share `block_index`, one maximum and one rescale.
+// Two entries may name the same block (the last sink and the first evictable row in one block):
+// they share `block_index`, one maximum and one rescale.
 struct KvEntry {
   const uint8_t* k;     // the block's keys of all kv heads, [kv_heads][head_dim][32] (transposed)
   const uint8_t* v;     // the block's values, [kv_heads][32][value_dim]
@@ -91,18 +92,19 @@ struct KvEntry {
   int32_t first;        // first row in the block, 0..31
   int32_t rows;         // visible candidates: rows [first, first + rows)
   int64_t block_index;  // absolute position of block row 0, divided by 32
-  uint32_t query;       // 0: the query rotated at its own position; 1: the pinned query
+  uint32_t query;       // 0: the query rotated at its own position; 1: the query that meets sinks
 };
 
-// Key s is visible to a row of position p iff s <= p and (s < pinned_end or p - s < window).
+// Key s is visible to a row of position p iff s <= p and (s < sink_end or p - s < window).
 struct AttendArgs {
   const KvEntry* entries;  // ascending position
   int64_t n_entries;
   KvType k_type, v_type;
-  int64_t pinned_end;  // absolute position after the last pinned key; 0 = none
-  int64_t window;      // INT64_MAX = unlimited
-  const float* q[2];   // [rows, q_stride]: own and pinned query (q[1] may be null); a row holds
-                       // all query heads, head h of kv head g at (g * heads_per_kv + h) * head_dim
+  int64_t sink_end;  // absolute position after the last attention sink; 0 = none
+  int64_t window;    // INT64_MAX = unlimited
+  const float*
+      q[2];  // [rows, q_stride]: own query and that for sinks (q[1] may be null); a row holds
+             // all query heads, head h of kv head g at (g * heads_per_kv + h) * head_dim
   int64_t q_stride;
   const int64_t* positions;  // [rows] p, not descending: a row's own, or how far ahead it sees
   int64_t rows;

@@ -3,6 +3,7 @@
 #include "kernels/kernels.h"
 
 #include "kernels/attention_test_data.h"
+#include "kernels/math_constants.h"
 
 #include <gtest/gtest.h>
 
@@ -197,6 +198,44 @@ TEST(Levels, Quantize) {
     }
 }
 
+// Blocks on both sides of the floor of 2^-64, the largest value at every place of a block.
+TEST(Levels, QuantizeFloor) {
+  const float low = 0x1p-64f, below = std::nextafter(low, 0.0f), above = std::nextafter(low, 1.0f);
+  std::vector<Table> all = tables();
+  all.push_back({"scalar", scalar()});
+  for (const Table& t : all)
+    for (size_t at = 0; at < 32; at++)
+      for (float sign : {1.0f, -1.0f}) {
+        auto quantized = [&](float largest, float rest) {
+          std::vector<float> x(96, rest);
+          x[32 + at] = sign * largest;
+          return Rows(t.kernels, x, 1, 96);
+        };
+        for (float largest : {0.0f, 0x1p-149f, 0x1p-126f, 0x1p-120f, below})
+          for (float rest : {0.0f, -0.0f, 0x1p-149f, -0x1p-130f}) {
+            const Rows a = quantized(largest, rest);
+            for (float d : a.d) EXPECT_TRUE(same_bits(d, 0.0f)) << t.name << " " << largest;
+            for (int8_t q : a.q) EXPECT_EQ(q, 0) << t.name << " " << largest;
+            for (int16_t s : a.sums) EXPECT_EQ(s, 0) << t.name << " " << largest;
+          }
+        for (float largest : {low, above}) {
+          const Rows a = quantized(largest, -largest / 127.0f);
+          EXPECT_EQ(a.d[0], 0.0f) << t.name;
+          EXPECT_EQ(a.d[1], largest / 127.0f) << t.name;
+          for (size_t i = 0; i < 32; i++)
+            EXPECT_EQ(a.q[32 + i], i == at ? sign * 127 : -1) << t.name << " " << largest;
+          EXPECT_EQ(a.sums[2] + a.sums[3], sign * 127 - 31) << t.name;
+        }
+        for (float bad : {NAN, INFINITY}) {
+          const Rows a = quantized(bad, 0x1p-140f);
+          EXPECT_EQ(a.d[0], 0.0f) << t.name;
+          EXPECT_TRUE(std::isnan(a.d[1])) << t.name << " " << bad;
+          for (int8_t q : a.q) EXPECT_EQ(q, 0) << t.name;
+          for (int16_t s : a.sums) EXPECT_EQ(s, 0) << t.name;
+        }
+      }
+}
+
 TEST(Levels, Rows) {
   const Kernels base = scalar();
   std::mt19937 rng(15);
@@ -301,7 +340,7 @@ std::vector<AttentionShape> attention_shapes() {
                           .value_dim = value,
                           .k_type = k,
                           .v_type = v});
-  // The block of the last pinned key comes as two entries with a query each.
+  // The block of the last sink comes as two entries with a query each.
   for (KvType k : kKvTypes)
     shapes.push_back({.rows = 11,
                       .length = 200,
@@ -311,7 +350,7 @@ std::vector<AttentionShape> attention_shapes() {
                       .k_type = k,
                       .v_type = kKvTypes[(k + 1) % kKvTypeCount],
                       .window = 170,
-                      .pinned = 37});
+                      .sinks = 37});
   shapes.push_back({.rows = 33, .length = 33, .heads_per_kv = 4, .head_dim = 32, .value_dim = 48});
   shapes.push_back(
       {.rows = 40, .length = 90, .heads_per_kv = 2, .head_dim = 32, .value_dim = 32, .window = 17});
@@ -322,14 +361,14 @@ std::vector<AttentionShape> attention_shapes() {
                     .head_dim = 32,
                     .value_dim = 32,
                     .window = 40,
-                    .pinned = 5});
+                    .sinks = 5});
   shapes.push_back({.rows = 9,
                     .length = 300,
                     .heads_per_kv = 2,
                     .head_dim = 32,
                     .value_dim = 32,
                     .window = 70,
-                    .pinned = 37,
+                    .sinks = 37,
                     .dropped = 3});
   shapes.push_back({.rows = 4,
                     .length = 1100,
@@ -363,7 +402,7 @@ TEST(Attention, ScalarMatchesFloat64Softmax) {
           double total = 0;
           for (int64_t p = 0; p <= c.positions[r]; p++) {
             if (!c.visible(p, c.positions[r])) continue;
-            const std::vector<float>& q = c.queries[p < s.pinned ? 1 : 0];
+            const std::vector<float>& q = c.queries[p < s.sinks ? 1 : 0];
             double dot = 0;
             for (int32_t d = 0; d < s.head_dim; d++)
               dot +=
@@ -454,6 +493,51 @@ TEST(Attention, RowsMaySeeAhead) {
                     std::vector<float>(want.begin() + r * values, want.begin() + (r + 1) * values));
     }
   }
+}
+
+// Weights, the rescaling between blocks and that between parts are exp of a difference of scores:
+// one key with the score `low` below that of another, for every way in which they can meet.
+TEST(Attention, ExpFloor) {
+  std::vector<Table> all = tables();
+  all.push_back({"scalar", scalar()});
+  const int32_t dim = 40;
+  const float at = 0x1.00001ep-60f;  // exp(kExpLow), see math_test.cpp
+  const std::pair<float, float> differences[] = {{std::nextafter(kExpLow, -INFINITY), 0.0f},
+                                                 {kExpLow, at},
+                                                 {std::nextafter(kExpLow, 0.0f), 0x1.00005ep-60f},
+                                                 {-103.9f, 0.0f}};
+  // Positions of the key with the lower score and of the key with score 0: in one block, before
+  // and after it in another block, and in another part.
+  const std::pair<int64_t, int64_t> places[] = {{1, 0},  {0, 1},    {21, 3},   {3, 40},
+                                                {40, 3}, {5, 1030}, {1030, 5}, {1030, 1031}};
+  for (const Table& t : all)
+    for (auto [low, weight] : differences)
+      for (auto [lower, higher] : places) {
+        AttentionCase c({.rows = 1,
+                         .length = 1040,
+                         .heads_per_kv = 3,
+                         .kv_heads = 1,
+                         .head_dim = dim,
+                         .value_dim = dim,
+                         .k_type = kKvF32,
+                         .v_type = kKvF32},
+                        3);
+        for (int64_t p = 0; p < 1040; p++) {  // all others are out of reach
+          std::vector<float> k(dim), v(dim, 1e9f);
+          k[7] = p == lower ? low : p == higher ? 0.0f : -1e6f;
+          if (p == lower) v.assign(dim, 1.0f);
+          if (p == higher) v.assign(dim, 0.0f);
+          t.kernels.kv_store(kKvF32, kKvF32, k.data(), v.data(), 1, dim, dim,
+                             c.k_blocks[p / 32].data(), c.v_blocks[p / 32].data(), int32_t(p % 32));
+        }
+        std::vector<float> q(3 * dim);
+        for (int h = 0; h < 3; h++) q[h * dim + 7] = 1.0f;
+        c.args.q[0] = q.data();
+        c.args.scale = 1.0f;
+        for (float y : c.run(t.kernels, 0, nullptr))
+          ASSERT_TRUE(same_bits(y, weight))
+              << t.name << " " << low << " at " << lower << ", 0 at " << higher << ": " << y;
+      }
 }
 
 // Splitting a block into two entries changes nothing when both name the same query.
@@ -590,11 +674,11 @@ void add_rows(const Kernels& kernels, std::mt19937& rng, Digest* digest) {
   kernels.softcap(x.data(), 3.0f, n, out.data());
   digest->add(out);
   double theta[32], sums[2];
-  std::vector<float> turned(64), table(64);
+  std::vector<float> rotated(64), table(64);
   rope_frequencies(10000.0, 64, 1.0, nullptr, theta);
   rope_table(theta, 64, 123457, 1.0, table.data());
-  kernels.rope(x.data(), table.data(), 64, 64, 0, turned.data());
-  digest->add(turned);
+  kernels.rope(x.data(), table.data(), 64, 64, 0, rotated.data());
+  digest->add(rotated);
   kernels.exp_sums(x.data(), 9.0f, n, &sums[0], &sums[1]);
   digest->add(sums, sizeof(sums));
 }
@@ -609,7 +693,7 @@ void add_cache(const Kernels& kernels, KvType type, Digest* digest) {
                    .k_type = type,
                    .v_type = type,
                    .window = 50,
-                   .pinned = 5},
+                   .sinks = 5},
                   24);
   for (int64_t p = 0; p < 70; p++)  // as this level stores them
     kernels.kv_store(type, type, &c.k[p * 2 * 48], &c.v[p * 2 * 40], 2, 48, 40,

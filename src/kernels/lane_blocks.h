@@ -1,5 +1,5 @@
-// Packed blocks on eight-lane vectors: codes widened to bytes, scales to float32, 8 of a group's 16
-// outputs at a time (`part` 0 or 1). Shared by the integer and the float products of lane_*.h.
+// Packed blocks in vectors: codes widened to bytes, scales to float32, kWidth of a group's 16
+// outputs at a time; `part` says which. Shared by the integer and the float products.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -15,11 +15,11 @@ constexpr bool halves(const PackedLayout& l) { return l.sub == kSubPair || l.sub
 // v | (plane bits at kFrom, moved to kTo), kBits wide.
 template <int kFrom, int kTo, int kBits>
 CULET_INLINE Bytes add_bits(Bytes v, Bytes plane) {
-  return v | (shift_bytes<kTo - kFrom>(plane) & set_bytes(((1 << kBits) - 1) << kTo));
+  return insert_bits(v, shift_bytes<kTo - kFrom>(plane), set_bytes(((1 << kBits) - 1) << kTo));
 }
 
-// Unsigned codes of words kT and kT + 4 (k = 4 kT .. and 16 + 4 kT ..) of 8 outputs; `codes` points
-// at the block's codes plus 32 bytes a part.
+// Unsigned codes of words kT and kT + 4 (k = 4 kT .. and 16 + 4 kT ..) of kWidth outputs; `codes`
+// points at the block's codes plus 4 * kWidth bytes a part.
 template <int kIndex, int kT>
 CULET_INLINE void widen(const uint8_t* codes, Bytes* low, Bytes* high) {
   constexpr PackedLayout l = kLayouts[kIndex];
@@ -52,16 +52,24 @@ CULET_INLINE void widen(const uint8_t* codes, Bytes* low, Bytes* high) {
 constexpr int bias(const PackedLayout& l) {
   return l.book == kBookNl ? 128 : l.book == kBookFp4 ? 12 : l.offset;
 }
+struct Book {
+  int8_t value[16];
+};
+constexpr Book biased_book(const PackedLayout& l) {
+  Book book = {};
+  for (int i = 0; i < 16; i++) {
+    const int value = l.book == kBookNl ? quant::kIq4Values[i] : quant::kMxfp4Values[i];
+    book.value[i] = static_cast<int8_t>(static_cast<uint8_t>(value + bias(l)));
+  }
+  return book;
+}
+template <int kIndex>
+constexpr Book kBiasedBook = biased_book(kLayouts[kIndex]);
 // Codes of a codebook type turned into unsigned values; others as they are.
 template <int kIndex>
 CULET_INLINE Bytes book_codes(Bytes code) {
-  constexpr PackedLayout l = kLayouts[kIndex];
-  if constexpr (l.book == kBookNl)
-    return look_up(quant::kIq4Values, code) ^ set_bytes(128);
-  else if constexpr (l.book == kBookFp4)
-    return add_bytes(look_up(quant::kMxfp4Values, code), set_bytes(12));
-  else
-    return code;
+  if constexpr (kLayouts[kIndex].book == kBookNone) return code;
+  return look_up(kBiasedBook<kIndex>.value, code);
 }
 // The weights as signed bytes.
 template <int kIndex>
@@ -84,7 +92,7 @@ CULET_INLINE int64_t even_share(int64_t rows, int64_t max) {
   return rows / ((rows + max - 1) / max);
 }
 
-// Scales of one k-block of 8 outputs.
+// Scales of one k-block of kWidth outputs.
 template <int kIndex>
 struct Scales {
   Floats d, m;
@@ -92,14 +100,14 @@ struct Scales {
 
   CULET_INLINE void load_block(const uint8_t* header, int in_unit, int part) {
     constexpr PackedLayout l = kLayouts[kIndex];
-    const uint8_t* sub = header + 64 + in_unit * sub_bytes(l) + 8 * part;
+    const uint8_t* sub = header + 64 + in_unit * sub_bytes(l) + kWidth * part;
     if constexpr (l.scale == kScaleE8M0) {
-      const Ints e = load_u8(header + 16 * in_unit + 8 * part);
+      const Ints e = load_u8(header + 16 * in_unit + kWidth * part);
       const Ints normal = shift_left<23>(e - set1(int32_t{1}));
       const Ints small = shift_left(set1(int32_t{0x200000}), e);
       d = as_floats(select(less(e, set1(int32_t{2})), small, normal));
     } else {
-      const int base = (l.sub == kSubNone ? 32 * in_unit : 0) + 16 * part;
+      const int base = (l.sub == kSubNone ? 32 * in_unit : 0) + 2 * kWidth * part;
       d = load_f16(header + base);
       if constexpr (l.min != kMinNone) m = load_f16(header + min_offset(l) + base);
     }

@@ -1,11 +1,11 @@
-// Float matrix products on eight-lane vectors: float weights, and every quantized type under
+// Float matrix products on vectors: float weights, and every quantized type under
 // --precise.
 //
 // A chunk of k is dequantized once for 16 outputs (product and minimum rounded separately, as
 // quant/dequantize.cpp does) into a buffer of [k][16] floats, which is also how float32 weights lie
 // in memory; then tiles of rows run over it with one fma per k. Accumulators rest in `out` between
 // chunks, so k still ascends without a break. One row takes several groups at once, since its fmas
-// wait for each other.
+// wait for each other; more rows take as many as the registers hold.
 #pragma once
 
 #include "kernels/lane_blocks.h"
@@ -13,9 +13,13 @@
 namespace culet::kernels {
 namespace {
 
-constexpr int64_t kChunk = 128;  // k values; kMaxGroups groups of them take 32 KiB
-constexpr int kMaxRowsF = 6;
-constexpr int kMaxGroups = 4;
+constexpr int kMaxRowsF = kLaneRegisters >= 32 ? 8 : 6;
+constexpr int kGroups = kLaneRegisters >= 32 ? 2 : 1;     // of a tile of several rows
+constexpr int kMaxGroups = kLaneRegisters >= 32 ? 2 : 4;  // of a tile of one row
+constexpr int64_t kChunk = 512 / kMaxGroups;  // k values; kMaxGroups groups of them take 32 KiB
+// Few rows leave the product bound by memory: float32 weights are asked for ahead.
+constexpr int kPrefetchRowsF = 2;
+constexpr int64_t kPrefetchValues = 1024;
 
 template <int kIndex, int kT, int kHalf, int kByte>
 CULET_INLINE void store_weights(Floats d, Floats m, Bytes code, float* out) {
@@ -47,24 +51,26 @@ void expand(const uint8_t* group, int64_t k0, int64_t count, float* out) {
     const uint8_t* header = group + b / l.unit * unit_bytes(l);
     const int in_unit = static_cast<int>(b % l.unit);
     const uint8_t* codes = header + header_bytes(l) + in_unit * code_bytes(l);
-    for (int part = 0; part < 2; part++) {
+    for (int part = 0; part < 16 / kWidth; part++) {
       Scales<kIndex> scales = {};
       scales.load_block(header, in_unit, part);
       unroll<4>(CULET_LAMBDA(&, auto t) {
         Bytes low, high;
-        widen<kIndex, int{t}>(codes + 32 * part, &low, &high);
-        store_words<kIndex, int{t}, 0>(scales, low, out + 8 * part);
-        store_words<kIndex, int{t}, 1>(scales, high, out + 8 * part);
+        widen<kIndex, int{t}>(codes + 4 * kWidth * part, &low, &high);
+        store_words<kIndex, int{t}, 0>(scales, low, out + kWidth * part);
+        store_words<kIndex, int{t}, 1>(scales, high, out + kWidth * part);
       });
     }
   }
 }
 
 void expand_f16(const uint8_t* group, int64_t k0, int64_t count, float* out) {
-  for (int64_t i = 0; i < 2 * count; i++) store(out + 8 * i, load_f16(group + k0 * 32 + i * 16));
+  for (int64_t i = 0; i < 16 * count; i += kWidth)
+    store(out + i, load_f16(group + k0 * 32 + 2 * i));
 }
 void expand_bf16(const uint8_t* group, int64_t k0, int64_t count, float* out) {
-  for (int64_t i = 0; i < 2 * count; i++) store(out + 8 * i, load_bf16(group + k0 * 32 + i * 16));
+  for (int64_t i = 0; i < 16 * count; i += kWidth)
+    store(out + i, load_bf16(group + k0 * 32 + 2 * i));
 }
 
 struct TileF {
@@ -72,7 +78,8 @@ struct TileF {
   int64_t outputs;             // left in the matrix from the first group on
   const float* a;
   int64_t a_stride, count;
-  bool continued;
+  bool continued;  // accumulators start from `out`
+  bool in_place;   // `w` is the matrix itself
   float* out;
   int64_t stride;
 };
@@ -85,31 +92,50 @@ void tile_f(const TileF& t) {
     acc[r][g] =
         t.continued ? load_lanes(t.out + r * t.stride + 16 * g, t.outputs - 16 * g) : zero_lanes();
   });
-  for (int64_t i = 0; i < t.count; i++)
+  for (int64_t i = 0; i < t.count; i++) {
+    if (R <= kPrefetchRowsF && t.in_place)
+      for (int g = 0; g < G; g++) __builtin_prefetch(t.w[g] + 16 * i + kPrefetchValues);
     unroll<G>(CULET_LAMBDA(&, auto g) {
       const Lanes w = load_lanes(t.w[g] + 16 * i);
       unroll<R>(CULET_LAMBDA(&, auto r) {
         acc[r][g] = fma(set1(t.a[r * t.a_stride + i]), w, acc[r][g]);
       });
     });
+  }
   unroll<R * G>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / G, g = i % G;
     store_lanes(t.out + r * t.stride + 16 * g, acc[r][g], t.outputs - 16 * g);
   });
 }
 
+typedef void (*TileFnF)(const TileF&);
+template <int R, int G>
+constexpr TileFnF tile_of_f() {
+  if constexpr (R <= kMaxRowsF) return tile_f<R, G>;
+  return nullptr;
+}
+template <int G>
+constexpr TileFnF kTilesF[9] = {nullptr,           tile_of_f<1, G>(), tile_of_f<2, G>(),
+                                tile_of_f<3, G>(), tile_of_f<4, G>(), tile_of_f<5, G>(),
+                                tile_of_f<6, G>(), tile_of_f<7, G>(), tile_of_f<8, G>()};
+
 CULET_INLINE void run_rows(TileF t, int64_t rows, int groups) {
-  static constexpr void (*kTiles[kMaxRowsF + 1])(const TileF&) = {
-      nullptr, tile_f<1, 1>, tile_f<2, 1>, tile_f<3, 1>, tile_f<4, 1>, tile_f<5, 1>, tile_f<6, 1>};
-  if (groups == 4) return tile_f<1, 4>(t);
+  if (rows == 1 && groups == kMaxGroups) return tile_f<1, kMaxGroups>(t);
+  const TileFnF* tile = groups == kGroups ? kTilesF<kGroups> : kTilesF<1>;
   const int64_t tiles = (rows + kMaxRowsF - 1) / kMaxRowsF;
   for (int64_t i = 0, r = 0; i < tiles; i++) {
     const int64_t count = (rows - r) / (tiles - i);
-    kTiles[count](t);
+    tile[count](t);
     t.a += count * t.a_stride;
     t.out += count * t.stride;
     r += count;
   }
+}
+
+// Groups of the next tiles, of `left`.
+CULET_INLINE int next_groups(int64_t rows, int64_t left) {
+  if (rows == 1 && left >= kMaxGroups) return kMaxGroups;
+  return left >= kGroups ? kGroups : 1;
 }
 
 // `expand_fn` null: the packed weights are float32 and are used in place.
@@ -118,9 +144,10 @@ CULET_INLINE void product(ExpandFn expand_fn, const PackedMatrix* w, const float
                           int64_t group1, float* out, int64_t stride) {
   alignas(64) float buffer[kMaxGroups][kChunk * 16];
   for (int64_t g = group0; g < group1;) {
-    const int groups = row1 - row0 == 1 && group1 - g >= kMaxGroups ? kMaxGroups : 1;
+    const int groups = next_groups(row1 - row0, group1 - g);
     TileF t = {};
     t.outputs = w->n - g * 16;
+    t.in_place = !expand_fn;
     t.a_stride = a_stride;
     t.stride = stride;
     t.out = out + (g - group0) * 16;

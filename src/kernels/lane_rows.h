@@ -1,4 +1,4 @@
-// Row kernels on eight-lane vectors: the scalar definitions, bit for bit (see lane_math.h).
+// Row kernels on vectors: the scalar definitions, bit for bit (see lane_math.h).
 //
 // Float sums go through the 16 virtual lanes; a short last vector leaves its missing lanes alone.
 // Sums of squares and of weights are never -0, so adding +0 to a lane leaves it alone.
@@ -14,30 +14,30 @@ namespace {
 template <class F>
 CULET_INLINE void map(const float* x, int64_t n, float* y, F f) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8) store(y + i, f(load(x + i)));
+  for (; i + kWidth <= n; i += kWidth) store(y + i, f(load(x + i)));
   if (i < n) store_part(y + i, f(load_part(x + i, n - i)), n - i);
 }
 template <class F>
 CULET_INLINE void map2(const float* a, const float* b, int64_t n, float* y, F f) {
   int64_t i = 0;
-  for (; i + 8 <= n; i += 8) store(y + i, f(load(a + i), load(b + i)));
+  for (; i + kWidth <= n; i += kWidth) store(y + i, f(load(a + i), load(b + i)));
   if (i < n) store_part(y + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
 }
 
 void unary(Unary op, const float* x, int64_t n, float* y) {
   switch (op) {
     case kSilu:
-      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return silu8(v); });
+      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return silu(v); });
     case kGelu:
-      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return gelu8(v); });
+      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return gelu(v); });
     case kGeluErf:
-      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return gelu_erf8(v); });
+      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return gelu_erf(v); });
     case kRelu:
-      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return relu8(v); });
+      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return relu(v); });
     case kSigmoid:
-      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return sigmoid8(v); });
+      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return sigmoid(v); });
     case kTanh:
-      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return tanh8(v); });
+      return map(x, n, y, CULET_LAMBDA(=, Floats v) { return tanh(v); });
     case kUnaryCount:
       return;
   }
@@ -76,7 +76,7 @@ void binary_scalar(Binary op, const float* a, float b, int64_t n, float* y) {
 
 void softcap(const float* x, float cap, int64_t n, float* y) {
   const Floats c = set1(cap);
-  map(x, n, y, CULET_LAMBDA(=, Floats v) { return softcap8(v, c); });
+  map(x, n, y, CULET_LAMBDA(=, Floats v) { return softcap(v, c); });
 }
 
 void add_scaled(float a, const float* x, int64_t n, float* y) {
@@ -105,13 +105,12 @@ void layer_norm(const float* x, const float* w, const float* b, float eps, int64
   lanes = zero_lanes();
   for (int64_t i = 0; i < n; i += 16) {
     const Lanes v = load_lanes(x + i, n - i);
-    const Lanes c = {keep(first_lanes(n - i), v.low - mean),
-                     keep(first_lanes(n - i - 8), v.high - mean)};
+    const Lanes c = keep_first(n - i, v - mean);
     lanes = fma(c, c, lanes);
   }
   const float variance = fold(lanes) / static_cast<float>(n);
   const Floats r = set1(1.0f / square_root(variance + eps));
-  for (int64_t i = 0; i < n; i += 8) {
+  for (int64_t i = 0; i < n; i += kWidth) {
     Floats v = (load_part(x + i, n - i) - mean) * r;
     if (w) v = v * load_part(w + i, n - i);
     if (b) v = v + load_part(b + i, n - i);
@@ -130,13 +129,12 @@ void quantize(const float* x, int64_t rows, int64_t x_stride, int64_t row0, Quan
       const uint32_t bits = largest_magnitude_bits(block);
       float amax;
       __builtin_memcpy(&amax, &bits, 4);
-      const float id = 127.0f / amax;
-      if (bits >= 0x7f800000u || !(id < __builtin_inff())) {
+      if (bits >= 0x7f800000u || amax < kQuantizeLow) {
         __builtin_memset(q, 0, 32);
         sums[0] = sums[1] = 0;
         out->d[index] = bits >= 0x7f800000u ? __builtin_nanf("") : 0.0f;
       } else {
-        round32(block, id, q, sums);
+        round32(block, 127.0f / amax, q, sums);
         out->d[index] = amax / 127.0f;
       }
     }
@@ -147,54 +145,60 @@ CULET_INLINE void rotate(Floats c, Floats s, Floats x0, Floats x1, Floats* y0, F
   *y1 = fma(x1, c, x0 * s);
 }
 
+// `left` pairs, at most a vector of them.
+CULET_INLINE void rotate_pairs(const float* x, const float* cosines, const float* sines,
+                               int64_t left, float* y) {
+  const Floats c = load_part(cosines, left), s = load_part(sines, left);
+  Floats x0, x1, y0, y1;
+  split_pairs(load_part(x, 2 * left), load_part(x + kWidth, 2 * left - kWidth), &x0, &x1);
+  rotate(c, s, x0, x1, &y0, &y1);
+  join_pairs(y0, y1, &x0, &x1);
+  store_part(y, x0, 2 * left);
+  store_part(y + kWidth, x1, 2 * left - kWidth);
+}
+CULET_INLINE void rotate_halves(const float* x, int32_t half, const float* cosines,
+                                const float* sines, int64_t left, float* y) {
+  const Floats c = load_part(cosines, left), s = load_part(sines, left);
+  Floats y0, y1;
+  rotate(c, s, load_part(x, left), load_part(x + half, left), &y0, &y1);
+  store_part(y, y0, left);
+  store_part(y + half, y1, left);
+}
+
 void rope(const float* x, const float* cos_sin, int32_t dims, int32_t head_dim, int adjacent,
           float* y) {
   const int32_t half = dims / 2;
-  int32_t i = 0;
-  for (; i + 8 <= half; i += 8) {
-    const Floats c = load(cos_sin + i), s = load(cos_sin + half + i);
-    Floats x0, x1, y0, y1;
-    if (adjacent) {
-      split_pairs(load(x + 2 * i), load(x + 2 * i + 8), &x0, &x1);
-      rotate(c, s, x0, x1, &y0, &y1);
-      join_pairs(y0, y1, &x0, &x1);
-      store(y + 2 * i, x0);
-      store(y + 2 * i + 8, x1);
-    } else {
-      rotate(c, s, load(x + i), load(x + half + i), &y0, &y1);
-      store(y + i, y0);
-      store(y + half + i, y1);
-    }
+  for (int32_t i = 0; i < half; i += kWidth) {
+    const float *cosines = cos_sin + i, *sines = cosines + half;
+    if (adjacent)
+      rotate_pairs(x + 2 * i, cosines, sines, half - i, y + 2 * i);
+    else
+      rotate_halves(x + i, half, cosines, sines, half - i, y + i);
   }
-  for (; i < half; i++) {
-    const int32_t i0 = adjacent ? 2 * i : i, i1 = adjacent ? 2 * i + 1 : i + half;
-    const float c = cos_sin[i], s = cos_sin[half + i], x0 = x[i0], x1 = x[i1];
-    y[i0] = fma(-x1, s, x0 * c);
-    y[i1] = fma(x1, c, x0 * s);
-  }
-  for (i = 2 * half; i < head_dim; i++) y[i] = x[i];
+  for (int32_t i = 2 * half; i < head_dim; i++) y[i] = x[i];
 }
 
 void max_index(const float* x, int64_t n, float* max, int64_t* index, int* finite) {
   // Per lane the largest value and the vector that has it first; lanes are settled at the end.
   const Ints exponent = set1(int32_t{0x7f800000});
   Floats best = set1(-__builtin_inff());
-  Ints where = set1(int32_t{0}), bad = where;
-  for (int64_t i = 0; i < n; i += 8) {
+  Ints where = set1(int32_t{0});
+  Mask bad = first_lanes(0);
+  for (int64_t i = 0; i < n; i += kWidth) {
     const Floats v = load_part(x + i, n - i);
-    const Ints larger = less(best, v) & first_lanes(n - i);
-    best = select(larger, v, best);
-    where = select(larger, set1(static_cast<int32_t>(i / 8)), where);
+    const Mask above = less(best, v) & first_lanes(n - i);
+    best = select(above, v, best);
+    where = select(above, set1(static_cast<int32_t>(i / kWidth)), where);
     bad = bad | equal(as_ints(v) & exponent, exponent);
   }
-  float values[8];
-  int32_t vectors[8];
+  float values[kWidth];
+  int32_t vectors[kWidth];
   store(values, best);
   store(vectors, where);
   *max = -__builtin_inff();
   *index = 0;
-  for (int lane = 0; lane < 8; lane++) {
-    const int64_t at = static_cast<int64_t>(vectors[lane]) * 8 + lane;
+  for (int lane = 0; lane < kWidth; lane++) {
+    const int64_t at = static_cast<int64_t>(vectors[lane]) * kWidth + lane;
     if (values[lane] > *max || (values[lane] == *max && *max > -__builtin_inff() && at < *index)) {
       *max = values[lane];
       *index = at;
@@ -205,20 +209,30 @@ void max_index(const float* x, int64_t n, float* max, int64_t* index, int* finit
 }
 
 void exp_sums(const float* x, float max, int64_t n, double* sum, double* weighted) {
-  Doubles e_sum[2] = {zero_doubles(), zero_doubles()}, w_sum[2] = {zero_doubles(), zero_doubles()};
-  for (int64_t i = 0; i < n; i += 16)
-    unroll<2>(CULET_LAMBDA(&, auto h) {
-      const int64_t left = n - i - 8 * h;
-      if (left <= 0) return;
-      const Floats d = load_part(x + i + 8 * h, left) - set1(max);
-      const Floats e = keep(first_lanes(left), exp8(d));
-      e_sum[h] = e_sum[h] + to_doubles(e);
-      // A weight of 0 adds nothing; the product of two floats is exact in float64.
-      const Floats kept = keep(differs(e, zero()), d);
-      w_sum[h] = w_sum[h] + to_doubles(e) * to_doubles(kept);
+  constexpr int kVectors = 16 / kWidth;
+  Doubles e_sum[kVectors], w_sum[kVectors];
+  for (int h = 0; h < kVectors; h++) e_sum[h] = w_sum[h] = zero_doubles();
+  const auto add = CULET_LAMBDA(&, auto h, Floats d, Floats e) {
+    e_sum[h] = e_sum[h] + to_doubles(e);
+    // A weight of 0 adds nothing. The product of two floats is exact in float64, so a fused sum is
+    // the scalar sum.
+    const Floats kept = keep(differs(e, zero()), d);
+    w_sum[h] = fma(to_doubles(e), to_doubles(kept), w_sum[h]);
+  };
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    unroll<kVectors>(CULET_LAMBDA(&, auto h) {
+      const Floats d = load(x + i + kWidth * h) - set1(max);
+      add(h, d, exp(d));
     });
-  *sum = fold8(e_sum[0] + e_sum[1]);
-  if (weighted) *weighted = fold8(w_sum[0] + w_sum[1]);
+  unroll<kVectors>(CULET_LAMBDA(&, auto h) {
+    const int64_t left = n - i - kWidth * h;
+    if (left <= 0) return;
+    const Floats d = load_part(x + i + kWidth * h, left) - set1(max);
+    add(h, d, keep(first_lanes(left), exp(d)));
+  });
+  *sum = fold(e_sum);
+  if (weighted) *weighted = fold(w_sum);
 }
 
 void add_lane_rows(Kernels* table) {

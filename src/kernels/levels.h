@@ -9,9 +9,7 @@ void add_scalar(Kernels* table);         // every entry
 void add_scalar_matmul(Kernels* table);  // called by add_scalar
 void add_scalar_attention(Kernels* table);
 void add_avx2(Kernels* table);
-void add_avx512(Kernels* table);         // its integer products are avx2's
-void add_avx512_matmul(Kernels* table);  // called by add_avx512
-void add_avx512_attention(Kernels* table);
+void add_avx512(Kernels* table);  // its integer products are avx2's
 void add_avx512vnni(Kernels* table);
 void add_neon(Kernels* table);
 void add_dotprod(Kernels* table);

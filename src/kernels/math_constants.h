@@ -3,15 +3,22 @@
 // Each function is a fixed sequence of float32 operations (scalar_math.h is its definition), so the
 // same bits come out everywhere. Coefficients: minimax fits (Remez in 40 digits, then rounded).
 // Largest errors against float64 over a stride of all float32 patterns, in units of the last place
-// (math_test.cpp asserts them): exp 0.94, tanh 1.18, erf 1.09, sigmoid 2.0 (0 below -88.7).
+// (math_test.cpp asserts them): exp 0.94 (0 below -60 ln 2), tanh 1.18, erf 1.09, sigmoid 2.0 (0
+// below -88.7).
 #pragma once
 
 namespace culet::kernels {
 namespace {
 
+// A block of activations whose largest magnitude is below this is quantized to zeros
+// (docs/decisions/0011). The reciprocal of its scale is finite from here on.
+constexpr float kQuantizeLow = 0x1p-64f;
+
 // exp(x) = 2^n * (1 + r + r^2 * q(r)), n = nearest-even(x / ln 2), r = x - n * ln 2 in two parts.
-// Below kExpLow the result is 0, above kExpHigh infinite; both follow from the scaling by 2^n.
-constexpr float kExpLow = -104.0f;
+// Below kExpLow, the smallest float that is not below -60 ln 2, the result is 0 (docs/decisions/
+// 0011), so no result is subnormal. Above kExpHigh it is infinite, which follows from the scaling
+// by 2^n.
+constexpr float kExpLow = -0x1.4cb5ecp+5f;
 constexpr float kExpHigh = 89.0f;
 constexpr float kLog2e = 0x1.715476p+0f;
 constexpr float kRoundMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer

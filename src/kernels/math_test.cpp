@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <iostream>
+#include <numbers>
 #include <vector>
 
 namespace culet::kernels {
@@ -47,9 +48,10 @@ TEST(Math, ExpError) {
       ASSERT_TRUE(std::isnan(y));
     } else if (x > 88.72284f) {
       ASSERT_EQ(y, INFINITY) << x;
-    } else if (x < -103.98f) {
-      ASSERT_EQ(y, 0) << x;
+    } else if (double(x) < -60 * std::numbers::ln2) {
+      ASSERT_TRUE(same_bits(y, 0.0f)) << x;
     } else {
+      ASSERT_GE(y, 0x1p-60f) << x;
       worst.add(ulps(y, std::exp(double(x))), x);
     }
   });
@@ -59,7 +61,48 @@ TEST(Math, ExpError) {
   EXPECT_EQ(exp1(-0.0f), 1.0f);
   EXPECT_EQ(exp1(-INFINITY), 0.0f);
   EXPECT_EQ(exp1(INFINITY), INFINITY);
-  EXPECT_EQ(exp1(-103.9f), 0x1p-149f);
+}
+
+const float kBelowExpLow = std::nextafter(kExpLow, -INFINITY);
+const float kAboveExpLow = std::nextafter(kExpLow, 0.0f);
+
+TEST(Math, ExpFloorIsTheFirstFloatFrom60Halvings) {
+  EXPECT_GE(double(kExpLow), -60 * std::numbers::ln2);
+  EXPECT_LT(double(kBelowExpLow), -60 * std::numbers::ln2);
+  EXPECT_EQ(exp1(kExpLow), 0x1.00001ep-60f);
+  EXPECT_EQ(exp1(kAboveExpLow), 0x1.00005ep-60f);
+  for (float x : {kBelowExpLow, -42.0f, -87.0f, -88.0f, -103.9f, -104.1f, -1e9f, -3e38f, -INFINITY})
+    EXPECT_TRUE(same_bits(exp1(x), 0.0f)) << x;
+}
+
+// exp_sums gives exp of a single value as it is; in every lane, with and without neighbours.
+TEST(Math, ExpFloorOnEveryLevel) {
+  for (const IsaLevel* l = isa_levels(); l->name; l++) {
+    Kernels kernels;
+    if (!l->usable || select_kernels(l->name, &kernels)) continue;
+    for (float x : {kBelowExpLow, kExpLow, kAboveExpLow, -42.0f, -87.5f, -103.9f, -1e30f, -INFINITY,
+                    -0.0f, 0.0f, -0x1p-140f, 1.0f, 88.5f, 100.0f, INFINITY, NAN})
+      for (int64_t n : {1, 7, 8, 9, 16, 17, 40})
+        for (int64_t at = 0; at < n; at++) {
+          std::vector<float> row(n, kBelowExpLow);
+          row[at] = x;
+          double sum, weighted;
+          kernels.exp_sums(row.data(), 0.0f, n, &sum, &weighted);
+          const double want = double(exp1(x)), want_weighted = want == 0 ? 0 : want * double(x);
+          ASSERT_TRUE(sum == want || (x != x && sum != sum)) << l->name << " " << x << " " << sum;
+          ASSERT_TRUE(weighted == want_weighted || (x != x && weighted != weighted))
+              << l->name << " " << x << " " << weighted;
+        }
+    // Where exp(-x) is 0 or too small to count, sigmoid is 1.
+    for (float x : {-kAboveExpLow, -kExpLow, -kBelowExpLow, 104.0f, INFINITY}) {
+      float y[17], in[17];
+      for (float& v : in) v = x;
+      kernels.unary(kSigmoid, in, 17, y);
+      for (float v : y) ASSERT_EQ(v, 1.0f) << l->name << " " << x;
+      kernels.unary(kSilu, in, 17, y);
+      for (float v : y) ASSERT_EQ(v, x) << l->name;
+    }
+  }
 }
 
 template <class F, class G>

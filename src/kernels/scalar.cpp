@@ -21,7 +21,7 @@ void quantize_block(const float* x, int8_t* q, float* d, int16_t* sums) {
   const float amax = bits_float(amax_bits);
   const float id = 127.0f / amax;
   const bool finite = amax_bits < 0x7f800000u;
-  const bool usable = finite && (float_bits(id) & 0x7fffffffu) < 0x7f800000u;
+  const bool usable = finite && amax >= kQuantizeLow;
   *d = !finite ? quiet_nan() : usable ? amax / 127.0f : 0.0f;
   int sum[2] = {0, 0};
   for (int i = 0; i < 32; i++) {

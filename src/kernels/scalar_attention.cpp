@@ -1,7 +1,7 @@
 // Attention over cached blocks, scalar: the definition of attend_part, attend_merge, attend_finish
 // and kv_store. One (row, head) pair at a time walks the part's blocks in ascending order.
 //
-// Visible keys of a block are a 32-bit mask per query (own, pinned): entries that share a block
+// Visible keys of a block are a 32-bit mask per query (own, for sinks): entries that share a block
 // share one maximum and one rescale. Scores that are NaN, or all -infinity, make the part NaN
 // (never an empty part), so that they reach the output and are reported.
 #include "kernels/kv_store.h"
@@ -84,7 +84,7 @@ uint32_t visible_mask(const AttendArgs& a, const KvEntry& e, int64_t position) {
   for (int i = 0; i < e.rows; i++) {
     const int64_t s = e.position + i;
     if (s > position) break;
-    if (s < a.pinned_end || position - s < a.window) mask |= 1u << (e.first + i);
+    if (s < a.sink_end || position - s < a.window) mask |= 1u << (e.first + i);
   }
   return mask;
 }

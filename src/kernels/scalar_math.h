@@ -75,7 +75,8 @@ inline float fold16(const float* lanes) {
   return v[0];
 }
 
-// 2^n * p for |n| <= 256 in one rounding: the first product is exact for p in [0.5, 2].
+// 2^n * p for -60 <= n <= 128 and p in [0.5, 2]. 2^128 is no float, so there are two factors; the
+// first product is exact.
 inline float scale2(float p, int n) {
   const int half = n / 2;
   const float a = bits_float(static_cast<uint32_t>(half + 127) << 23);
@@ -85,7 +86,7 @@ inline float scale2(float p, int n) {
 
 inline float exp1(float x) {
   if (x != x) return x;
-  if (x < kExpLow) x = kExpLow;
+  if (x < kExpLow) return 0.0f;
   if (x > kExpHigh) x = kExpHigh;
   const float n = fma1(x, kLog2e, kRoundMagic) - kRoundMagic;
   float r = fma1(n, -kLn2High, x);

@@ -79,7 +79,7 @@ TEST(Scalar, QuantizeDefinition) {
   const int64_t k = 256;
   std::vector<float> x = random_floats(k, rng);
   for (int i = 0; i < 32; i++) x[32 + i] = 0;
-  for (int i = 0; i < 32; i++) x[64 + i] = 1e-39f;  // 127 / amax overflows
+  for (int i = 0; i < 32; i++) x[64 + i] = 0x1p-65f;  // below the floor of 2^-64
   x[96 + 5] = NAN;
   x[128 + 9] = -INFINITY;
   const Rows a(kernels, x, 1, k);

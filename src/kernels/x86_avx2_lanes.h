@@ -10,12 +10,16 @@
 namespace culet::kernels {
 namespace {
 
+constexpr int kWidth = 8;          // lanes of a vector
+constexpr int kLaneRegisters = 8;  // how many times 16 lanes the registers hold
+
 struct Floats {  // 8 float32
   __m256 v;
 };
 struct Ints {  // 8 int32, or a lane mask: all ones or zero
   __m256i v;
 };
+typedef Ints Mask;
 struct Bytes {  // 32 bytes: four of each of 8 outputs
   __m256i v;
 };
@@ -29,6 +33,8 @@ CULET_INLINE void store(int32_t* p, Ints x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.v);
 }
 
+CULET_INLINE float first_lane(Floats x) { return _mm256_cvtss_f32(x.v); }
+
 CULET_INLINE Floats operator+(Floats a, Floats b) { return {_mm256_add_ps(a.v, b.v)}; }
 CULET_INLINE Floats operator-(Floats a, Floats b) { return {_mm256_sub_ps(a.v, b.v)}; }
 CULET_INLINE Floats operator*(Floats a, Floats b) { return {_mm256_mul_ps(a.v, b.v)}; }
@@ -36,7 +42,6 @@ CULET_INLINE Floats operator/(Floats a, Floats b) { return {_mm256_div_ps(a.v, b
 CULET_INLINE Floats fma(Floats a, Floats b, Floats c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 // c - a * b
 CULET_INLINE Floats fnma(Floats a, Floats b, Floats c) { return {_mm256_fnmadd_ps(a.v, b.v, c.v)}; }
-CULET_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 CULET_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 CULET_INLINE Floats sign_of(Floats x) { return {_mm256_and_ps(x.v, _mm256_set1_ps(-0.0f))}; }
@@ -44,37 +49,41 @@ CULET_INLINE Floats magnitude(Floats x) { return {_mm256_andnot_ps(_mm256_set1_p
 CULET_INLINE Floats negate(Floats x) { return {_mm256_xor_ps(x.v, _mm256_set1_ps(-0.0f))}; }
 CULET_INLINE Floats operator|(Floats a, Floats b) { return {_mm256_or_ps(a.v, b.v)}; }
 
-// Comparisons with a NaN are false, but differs.
-CULET_INLINE Ints less(Floats a, Floats b) {
+// Comparisons with a NaN are false, but not_less and differs.
+CULET_INLINE Mask less(Floats a, Floats b) {
   return {_mm256_castps_si256(_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
 }
-CULET_INLINE Ints differs(Floats a, Floats b) {
+CULET_INLINE Mask not_less(Floats a, Floats b) {
+  return {_mm256_castps_si256(_mm256_cmp_ps(a.v, b.v, _CMP_NLT_UQ))};
+}
+CULET_INLINE Mask differs(Floats a, Floats b) {
   return {_mm256_castps_si256(_mm256_cmp_ps(a.v, b.v, _CMP_NEQ_UQ))};
 }
-CULET_INLINE Floats select(Ints mask, Floats yes, Floats no) {
+CULET_INLINE Floats select(Mask mask, Floats yes, Floats no) {
   return {_mm256_blendv_ps(no.v, yes.v, _mm256_castsi256_ps(mask.v))};
 }
-CULET_INLINE Ints select(Ints mask, Ints yes, Ints no) {
+CULET_INLINE Ints select(Mask mask, Ints yes, Ints no) {
   return {_mm256_blendv_epi8(no.v, yes.v, mask.v)};
 }
-CULET_INLINE Floats keep(Ints mask, Floats x) {
+CULET_INLINE Floats keep(Mask mask, Floats x) {
   return {_mm256_and_ps(x.v, _mm256_castsi256_ps(mask.v))};
 }
 CULET_INLINE Ints operator|(Ints a, Ints b) { return {_mm256_or_si256(a.v, b.v)}; }
-CULET_INLINE bool any(Ints mask) { return !_mm256_testz_si256(mask.v, mask.v); }
+CULET_INLINE bool any(Mask mask) { return !_mm256_testz_si256(mask.v, mask.v); }
 // Lanes below n; lanes whose bit is set.
-CULET_INLINE Ints first_lanes(int64_t n) {
+CULET_INLINE Mask first_lanes(int64_t n) {
   const int left = static_cast<int>(n < 0 ? 0 : n > 8 ? 8 : n);
   return {_mm256_cmpgt_epi32(_mm256_set1_epi32(left), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))};
 }
-CULET_INLINE Ints lanes_of_bits(uint32_t bits) {
+CULET_INLINE Mask lanes_of_bits(uint32_t bits) {
   const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
   return {
       _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), bit), bit)};
 }
-// A NaN passes both.
-CULET_INLINE Floats at_least(Floats x, Floats low) { return {_mm256_max_ps(low.v, x.v)}; }
+// A NaN passes.
 CULET_INLINE Floats at_most(Floats x, Floats high) { return {_mm256_min_ps(high.v, x.v)}; }
+// b if one is NaN.
+CULET_INLINE Floats larger(Floats a, Floats b) { return {_mm256_max_ps(a.v, b.v)}; }
 
 // n values, 0 <= n; those past the eighth are left to the next vector.
 CULET_INLINE Floats load_part(const float* p, int64_t n) {
@@ -90,7 +99,7 @@ CULET_INLINE float fold8(Floats x) {
   const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
 }
-CULET_INLINE float largest(Floats x) {  // of values without a NaN
+CULET_INLINE float largest(Floats x) {
   const __m128 b = _mm_max_ps(_mm256_castps256_ps128(x.v), _mm256_extractf128_ps(x.v, 1));
   const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_shuffle_ps(c, c, 1)));
@@ -103,8 +112,8 @@ CULET_INLINE Ints as_ints(Floats x) { return {_mm256_castps_si256(x.v)}; }
 CULET_INLINE Ints operator+(Ints a, Ints b) { return {_mm256_add_epi32(a.v, b.v)}; }
 CULET_INLINE Ints operator-(Ints a, Ints b) { return {_mm256_sub_epi32(a.v, b.v)}; }
 CULET_INLINE Ints operator&(Ints a, Ints b) { return {_mm256_and_si256(a.v, b.v)}; }
-CULET_INLINE Ints less(Ints a, Ints b) { return {_mm256_cmpgt_epi32(b.v, a.v)}; }
-CULET_INLINE Ints equal(Ints a, Ints b) { return {_mm256_cmpeq_epi32(a.v, b.v)}; }
+CULET_INLINE Mask less(Ints a, Ints b) { return {_mm256_cmpgt_epi32(b.v, a.v)}; }
+CULET_INLINE Mask equal(Ints a, Ints b) { return {_mm256_cmpeq_epi32(a.v, b.v)}; }
 template <int kShift>
 CULET_INLINE Ints shift_left(Ints x) {
   return {_mm256_slli_epi32(x.v, kShift)};
@@ -137,6 +146,18 @@ CULET_INLINE void store_f16(uint8_t* p, Floats x) {
                    _mm256_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
+// The low 16 or 8 bits of every lane.
+CULET_INLINE void store_low16(uint8_t* p, Ints x) {
+  const __m256i low = _mm256_and_si256(x.v, _mm256_set1_epi32(0xffff));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+}
+CULET_INLINE void store_low8(int8_t* p, Ints x) {
+  const __m256i low = _mm256_and_si256(x.v, _mm256_set1_epi32(0xff));
+  const __m128i v = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(v, v));
+}
+
 // x0 y0 x1 y1 ... <-> x0 x1 ..., y0 y1 ...
 CULET_INLINE void split_pairs(Floats a, Floats b, Floats* x, Floats* y) {
   const __m256 e = _mm256_shuffle_ps(a.v, b.v, 0x88), o = _mm256_shuffle_ps(a.v, b.v, 0xdd);
@@ -160,8 +181,8 @@ CULET_INLINE Doubles to_doubles(Floats x) {
 CULET_INLINE Doubles operator+(Doubles x, Doubles y) {
   return {_mm256_add_pd(x.a, y.a), _mm256_add_pd(x.b, y.b)};
 }
-CULET_INLINE Doubles operator*(Doubles x, Doubles y) {
-  return {_mm256_mul_pd(x.a, y.a), _mm256_mul_pd(x.b, y.b)};
+CULET_INLINE Doubles fma(Doubles x, Doubles y, Doubles z) {
+  return {_mm256_fmadd_pd(x.a, y.a, z.a), _mm256_fmadd_pd(x.b, y.b, z.b)};
 }
 CULET_INLINE double fold8(Doubles x) {
   const __m256d v = _mm256_add_pd(x.a, x.b);
@@ -176,10 +197,12 @@ CULET_INLINE Bytes load_bytes(const uint8_t* p) {
 }
 CULET_INLINE Bytes set_bytes(int x) { return {_mm256_set1_epi8(static_cast<char>(x))}; }
 CULET_INLINE Bytes operator&(Bytes a, Bytes b) { return {_mm256_and_si256(a.v, b.v)}; }
-CULET_INLINE Bytes operator|(Bytes a, Bytes b) { return {_mm256_or_si256(a.v, b.v)}; }
 CULET_INLINE Bytes operator^(Bytes a, Bytes b) { return {_mm256_xor_si256(a.v, b.v)}; }
-CULET_INLINE Bytes add_bytes(Bytes a, Bytes b) { return {_mm256_add_epi8(a.v, b.v)}; }
 CULET_INLINE Bytes subtract_bytes(Bytes a, Bytes b) { return {_mm256_sub_epi8(a.v, b.v)}; }
+// x | (y & mask)
+CULET_INLINE Bytes insert_bits(Bytes x, Bytes y, Bytes mask) {
+  return {_mm256_or_si256(x.v, _mm256_and_si256(y.v, mask.v))};
+}
 // Left if positive. Bits that cross into another byte are the caller's to mask.
 template <int kShift>
 CULET_INLINE Bytes shift_bytes(Bytes x) {
@@ -256,3 +279,5 @@ CULET_INLINE void round32(const float* x, float id, int8_t* q, int16_t* sums) {
 
 }  // namespace
 }  // namespace culet::kernels
+
+#include "kernels/lane_pairs.h"  // in terms of the above

@@ -9,12 +9,10 @@
 //
 // Nothing here may have external or weak linkage but add_avx512vnni: this file is compiled for one
 // CPU family and the linker must not pick its code for others.
-#include "kernels/kernels.h"
 #include "kernels/levels.h"
-#include "kernels/x86_avx512_blocks.h"
-
-#include <immintrin.h>
-#include <stdint.h>
+#include "kernels/x86_avx512_lanes.h"
+// After the vectors that they are written in.
+#include "kernels/lane_blocks.h"
 
 namespace culet::kernels {
 namespace {
@@ -33,10 +31,14 @@ constexpr int max_rows(const PackedLayout& l) { return halves(l) ? 6 : 8; }
 CULET_INLINE void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }
-CULET_INLINE __m512i broadcast32(const int8_t* p) {
+// Four bytes, in every lane.
+CULET_INLINE Bytes broadcast32(const int8_t* p) {
   int32_t v;
   __builtin_memcpy(&v, p, 4);
-  return _mm512_set1_epi32(v);
+  return {_mm512_set1_epi32(v)};
+}
+CULET_INLINE Ints add_dots(Ints sum, Bytes codes, Bytes a) {
+  return {_mm512_dpbusd_epi32(sum.v, codes.v, a.v)};
 }
 
 // The rows of a tile: activations, their scales, and their words of the panel's table.
@@ -55,52 +57,50 @@ struct Tile {
 
 // One block of one row into its accumulator: the sequence that kernels.h defines.
 template <int kIndex>
-CULET_INLINE __m512 accumulate(const Scales<kIndex>& w, __m512i dot0, __m512i dot1, __m512 d_a,
-                               const int32_t* table, __m512 acc) {
+CULET_INLINE Floats accumulate(const Scales<kIndex>& w, Ints dot0, Ints dot1, Floats d_a,
+                               const int32_t* table, Floats acc) {
   constexpr PackedLayout l = kLayouts[kIndex];
-  __m512i isum = dot0;
-  if constexpr (halves(l))
-    isum = _mm512_add_epi32(_mm512_mullo_epi32(dot0, w.scale[0]),
-                            _mm512_mullo_epi32(dot1, w.scale[1]));
-  acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(isum), _mm512_mul_ps(w.d, d_a), acc);
+  Ints isum = dot0;
+  if constexpr (halves(l)) isum = dot0 * w.scale[0] + dot1 * w.scale[1];
+  acc = fma(to_floats(isum), w.d * d_a, acc);
   if constexpr (l.min == kMinNone) return acc;
-  __m512 sum;
-  if constexpr (l.sub == kSubNibble) {
-    sum = _mm512_cvtepi32_ps(
-        _mm512_add_epi32(_mm512_mullo_epi32(w.minimum[0], _mm512_set1_epi32(table[0])),
-                         _mm512_mullo_epi32(w.minimum[1], _mm512_set1_epi32(table[1]))));
-  } else {
-    sum = _mm512_castsi512_ps(_mm512_set1_epi32(table[0]));
-  }
-  const __m512 m_a = _mm512_mul_ps(w.m, d_a);
-  return l.min == kMinAdd ? _mm512_fmadd_ps(m_a, sum, acc) : _mm512_fnmadd_ps(m_a, sum, acc);
+  Floats sum;
+  if constexpr (l.sub == kSubNibble)
+    sum = to_floats(w.minimum[0] * set1(table[0]) + w.minimum[1] * set1(table[1]));
+  else
+    sum = as_floats(set1(table[0]));
+  const Floats m_a = w.m * d_a;
+  return l.min == kMinAdd ? fma(m_a, sum, acc) : fnma(m_a, sum, acc);
 }
 
 template <int kIndex, int R, int G>
 struct Dots {
   static constexpr PackedLayout l = kLayouts[kIndex];
   static constexpr int H = halves(l) ? 2 : 1;
-  __m512i dot[R][G][H];
+  Ints dot[R][G][H];
 
   CULET_INLINE void start(const int32_t* table, int64_t table_stride) {
     unroll<R * H>(CULET_LAMBDA(&, auto i) {
       constexpr int r = i / H, h = i % H;
-      const __m512i v =
-          bias(l) != 0 ? _mm512_set1_epi32(table[r * table_stride + h]) : _mm512_setzero_si512();
+      const Ints v = set1(bias(l) != 0 ? table[r * table_stride + h] : 0);
       unroll<G>(CULET_LAMBDA(&, auto g) { dot[r][g][h] = v; });
     });
   }
 
   template <int kT>
   CULET_INLINE void step(const uint8_t* const* codes, const int8_t* q, int64_t q_stride) {
-    __m512i low[G], high[G];
-    unroll<G>(CULET_LAMBDA(&, auto g) { widen<kIndex, kT>(codes[g], &low[g], &high[g]); });
+    Bytes low[G], high[G];
+    unroll<G>(CULET_LAMBDA(&, auto g) {
+      widen<kIndex, kT>(codes[g], &low[g], &high[g]);
+      low[g] = book_codes<kIndex>(low[g]);
+      high[g] = book_codes<kIndex>(high[g]);
+    });
     unroll<R>(CULET_LAMBDA(&, auto r) {
-      const __m512i a_low = broadcast32(q + r * q_stride + 4 * kT);
-      const __m512i a_high = broadcast32(q + r * q_stride + 4 * kT + 16);
+      const Bytes a_low = broadcast32(q + r * q_stride + 4 * kT);
+      const Bytes a_high = broadcast32(q + r * q_stride + 4 * kT + 16);
       unroll<G>(CULET_LAMBDA(&, auto g) {
-        dot[r][g][0] = _mm512_dpbusd_epi32(dot[r][g][0], low[g], a_low);
-        dot[r][g][H - 1] = _mm512_dpbusd_epi32(dot[r][g][H - 1], high[g], a_high);
+        dot[r][g][0] = add_dots(dot[r][g][0], low[g], a_low);
+        dot[r][g][H - 1] = add_dots(dot[r][g][H - 1], high[g], a_high);
       });
     });
   }
@@ -109,13 +109,12 @@ struct Dots {
 // R rows x G groups over one chunk of k. `w` points at the chunk's first unit of each group; masks
 // cut the outputs past n.
 template <int kIndex, int R, int G>
-void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
+void tile(const Tile& t, const uint8_t* const* w, const Mask* masks) {
   constexpr PackedLayout l = kLayouts[kIndex];
-  __m512 acc[R][G];
+  Floats acc[R][G];
   unroll<R * G>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / G, g = i % G;
-    acc[r][g] = t.continued ? _mm512_maskz_loadu_ps(masks[g], t.out + r * t.stride + 16 * g)
-                            : _mm512_setzero_ps();
+    acc[r][g] = t.continued ? load_part(t.out + r * t.stride + 16 * g, masks[g]) : zero();
   });
   const int8_t* q = t.q;
   const float* d = t.d;
@@ -144,11 +143,10 @@ void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
       dots.template step<3>(codes, q, t.q_stride);
       unroll<G>(CULET_LAMBDA(&, auto g) {
         Scales<kIndex> scales;
-        scales.load_block(header[g], i);
+        scales.load_block(header[g], i, 0);
         unroll<R>(CULET_LAMBDA(&, auto r) {
-          acc[r][g] =
-              accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
-                         _mm512_set1_ps(d[r * t.d_stride]), table + r * t.table_stride, acc[r][g]);
+          acc[r][g] = accumulate(scales, dots.dot[r][g][0], dots.dot[r][g][dots.H - 1],
+                                 set1(d[r * t.d_stride]), table + r * t.table_stride, acc[r][g]);
         });
       });
     }
@@ -156,7 +154,7 @@ void tile(const Tile& t, const uint8_t* const* w, const __mmask16* masks) {
   }
   unroll<R * G>(CULET_LAMBDA(&, auto i) {
     constexpr int r = i / G, g = i % G;
-    _mm512_mask_storeu_ps(t.out + r * t.stride + 16 * g, masks[g], acc[r][g]);
+    store_part(t.out + r * t.stride + 16 * g, acc[r][g], masks[g]);
   });
 }
 
@@ -181,7 +179,7 @@ void fill_table(const int16_t* sums, int64_t blocks, int32_t* table) {
   }
 }
 
-typedef void (*TileFn)(const Tile&, const uint8_t* const*, const __mmask16*);
+typedef void (*TileFn)(const Tile&, const uint8_t* const*, const Mask*);
 
 template <int kIndex, int R>
 constexpr TileFn tile_of() {
@@ -211,8 +209,7 @@ void panel(const PackedMatrix* w, Tile t, int64_t rows, int64_t block0, int64_t 
     const int64_t g2 = g + 1 < group1 ? g + 1 : g;
     const uint8_t* weights[2] = {w->data + g * w->group_bytes + chunk,
                                  w->data + g2 * w->group_bytes + chunk};
-    const __mmask16 masks[2] = {output_mask(w->n, g),
-                                g2 == g ? static_cast<__mmask16>(0) : output_mask(w->n, g2)};
+    const Mask masks[2] = {first_lanes(w->n - g * 16), first_lanes(g2 == g ? 0 : w->n - g2 * 16)};
     int64_t r = 0;
     for (int64_t i = 0; i < tiles; i++) {
       const int64_t count = (rows - r) / (tiles - i);

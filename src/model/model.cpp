@@ -205,6 +205,18 @@ Result<void> check_vocabulary(const plan::Plan& plan, const plan::Tensors& tenso
   return {};
 }
 
+// Null: the file has no such key, or the template does not parse, and *error says why.
+std::shared_ptr<const chat::ChatTemplate> template_of_file(const char* key, LoadedModel* model,
+                                                           std::string* error) {
+  const format::MetaValue* value = model->file.find(key);
+  const auto source = value ? value->as_string() : std::nullopt;
+  if (!source) return nullptr;
+  auto parsed = chat::ChatTemplate::parse(*source);
+  if (parsed) return *std::move(parsed);
+  *error = parsed.error().message;
+  return nullptr;
+}
+
 // A template of the file that does not parse is no reason to refuse the model: raw continuation
 // still works. One that the caller gave is.
 Result<void> read_chat_template(const std::string& given, LoadedModel* model) {
@@ -217,15 +229,14 @@ Result<void> read_chat_template(const std::string& given, LoadedModel* model) {
     model->chat = *std::move(parsed);
     return {};
   }
-  const format::MetaValue* value = model->file.find("tokenizer.chat_template");
-  const auto source = value ? value->as_string() : std::nullopt;
-  if (!source) return {};
-  auto parsed = chat::ChatTemplate::parse(*source);
-  if (parsed) {
-    model->chat = *std::move(parsed);
-  } else {
-    model->chat_error = parsed.error().message;
+  model->chat = template_of_file("tokenizer.chat_template", model, &model->chat_error);
+  if (!model->chat_error.empty()) {
     model->info.warnings.push_back("the chat template cannot be used: " + model->chat_error);
+  }
+  std::string error;
+  model->chat_tools = template_of_file("tokenizer.chat_template.tool_use", model, &error);
+  if (!error.empty()) {
+    model->info.warnings.push_back("the chat template for tools cannot be used: " + error);
   }
   return {};
 }

@@ -43,6 +43,8 @@ struct LoadedModel {
                               // more, up to the executor's limit
   // At most one of the two: the template, or why the one in the file cannot be used.
   std::shared_ptr<const chat::ChatTemplate> chat;
+  // The file's own for conversations with tools, where it has one of the name "tool_use".
+  std::shared_ptr<const chat::ChatTemplate> chat_tools;
   std::string chat_error;
   ModelInfo info;
 

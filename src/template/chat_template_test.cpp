@@ -85,7 +85,8 @@ TEST(ChatTemplate, SaysWhatJinjaSays) {
   }
 }
 
-// What no published template uses is not there, and says so; docs/formats/templates.md has the list.
+// What no published template uses is not there, and says so; docs/formats/templates.md has the
+// list.
 TEST(ChatTemplate, NamesWhatItLeavesOut) {
   for (const char* filter :
        {"batch", "center", "forceescape", "groupby", "pprint", "slice", "striptags", "truncate",
@@ -199,8 +200,7 @@ TEST(Provenance, SurvivesMethods) {
             "[bobBOB]X[o]X");
   EXPECT_EQ(marked("{{ '-'.join(list) ~ name.join(['<', '>']) }}", kUser), "[x]-[y]<[bob]>");
   EXPECT_EQ(marked("{{ '{} {x:>5}'.format(name, x=name) }}", kUser), "[bob]   [bob]");
-  EXPECT_EQ(marked("{{ name.partition('o')[2] }}", kUser),
-            "[b]");
+  EXPECT_EQ(marked("{{ name.partition('o')[2] }}", kUser), "[b]");
   EXPECT_EQ(marked("{{ name.removeprefix('b') ~ name.splitlines()[0] }}", kUser), "[obbob]");
 }
 

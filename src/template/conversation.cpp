@@ -169,9 +169,10 @@ class Checker {
     CULET_TRY(const Json* type, required(part, "type", path));
     CULET_TRY_VOID(check_string(*type, path + ".type"));
     if (string_of(*type) != "text") {
-      return wrong(path + ".type", fmt::format("is {}, but only parts of the type \"text\" can be "
-                                               "read",
-                                               in_quotes(string_of(*type))),
+      return wrong(path + ".type",
+                   fmt::format("is {}, but only parts of the type \"text\" can be "
+                               "read",
+                               in_quotes(string_of(*type))),
                    ErrorCode::kUnsupported);
     }
     constexpr std::string_view kMembers[] = {"type", "text"};
@@ -227,8 +228,8 @@ class Checker {
     const std::string where = path + ".arguments";
     if (arguments->is_object()) return {};
     if (!arguments->is_string()) {
-      return wrong(where, "must be an object or a string that holds one, but is " +
-                              kind_of(*arguments));
+      return wrong(where,
+                   "must be an object or a string that holds one, but is " + kind_of(*arguments));
     }
     CULET_TRY_VOID(parse_arguments(string_of(*arguments), where));
     return {};
@@ -259,9 +260,10 @@ Result<void> check_tool(const Json& tool, const std::string& path) {
   CULET_TRY(const Json* type, required(tool, "type", path));
   CULET_TRY_VOID(check_string(*type, path + ".type"));
   if (string_of(*type) != "function") {
-    return wrong(path + ".type", fmt::format("is {}, but only tools of the type \"function\" can be "
-                                             "given",
-                                             in_quotes(string_of(*type))),
+    return wrong(path + ".type",
+                 fmt::format("is {}, but only tools of the type \"function\" can be "
+                             "given",
+                             in_quotes(string_of(*type))),
                  ErrorCode::kUnsupported);
   }
   constexpr std::string_view kMembers[] = {"type", "function"};
@@ -313,9 +315,10 @@ Result<void> check_variables(Conversation* conversation) {
   const auto tools = variables.find("tools");
   if (tools == variables.end()) return {};
   if (!conversation->tools.is_null()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "the additional template variables must not contain \"tools\" beside the tools that "
-                "are given as such");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "the additional template variables must not contain \"tools\" beside the tools that "
+        "are given as such");
   }
   conversation->tools = *tools;
   variables.erase(tools);
@@ -325,7 +328,9 @@ Result<void> check_variables(Conversation* conversation) {
 Result<void> check(Conversation* conversation) {
   CULET_TRY_VOID(Checker().check_messages(conversation->messages));
   CULET_TRY_VOID(check_variables(conversation));
-  return check_tools(conversation->tools);
+  CULET_TRY_VOID(check_tools(conversation->tools));
+  if (conversation->tools.empty()) conversation->tools = nullptr;
+  return {};
 }
 
 Result<Json> parse(std::string_view text, std::string_view what) {
@@ -496,7 +501,8 @@ class Labeler {
 // Content that is nothing but white space.
 bool is_blank(const Json& json) {
   if (json.is_null()) return true;
-  if (json.is_string()) return string_of(json).find_first_not_of(" \t\r\n\v\f") == std::string::npos;
+  if (json.is_string())
+    return string_of(json).find_first_not_of(" \t\r\n\v\f") == std::string::npos;
   return json.is_array() && std::all_of(json.begin(), json.end(), [](const Json& part) {
            return part.is_object() && part.contains("text") && is_blank(part["text"]);
          });

@@ -49,20 +49,20 @@ Result<Rendered> render_request(std::string_view source, const Json& messages,
 }
 
 std::string prompt_of(std::string_view source, const Json& messages, const Json& tools = nullptr,
-                   const Json& variables = Json::object()) {
+                      const Json& variables = Json::object()) {
   const auto rendered = render_request(source, messages, tools, variables);
   return rendered ? rendered->marked : "error: " + rendered.error().message;
 }
 
 using Paths = std::vector<std::string>;
 Paths unused_in(std::string_view source, const Json& messages, const Json& tools = nullptr,
-             const Json& variables = Json::object()) {
+                const Json& variables = Json::object()) {
   const auto rendered = render_request(source, messages, tools, variables);
   return rendered ? rendered->unused : Paths{"error: " + rendered.error().message};
 }
 
 std::string refusal_of(std::string_view messages, std::string_view tools = "",
-                     std::string_view variables = "") {
+                       std::string_view variables = "") {
   const auto read = read_conversation(messages, tools, variables);
   return read ? "accepted" : read.error().message;
 }
@@ -70,9 +70,8 @@ std::string refusal_of(std::string_view messages, std::string_view tools = "",
 Json user_says(const std::string& content) { return {{"role", "user"}, {"content", content}}; }
 
 Json call_of(const Json& arguments, const std::string& name = "f", const std::string& id = "1") {
-  return {{"id", id},
-          {"type", "function"},
-          {"function", {{"name", name}, {"arguments", arguments}}}};
+  return {
+      {"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
 }
 
 Json call_message(const Json& one) {
@@ -90,8 +89,9 @@ TEST(ChatRequest, NamesWhatIsWrong) {
     const char* messages;
     const char* error;
   } kCases[] = {
-      {"[", "messages: JSON error at byte 2: unexpected end of input; expected '[', '{', or a "
-            "literal near '['"},
+      {"[",
+       "messages: JSON error at byte 2: unexpected end of input; expected '[', '{', or a "
+       "literal near '['"},
       {"{}", "messages must be an array, but is an object"},
       {"[1]", "messages[0] must be an object, but is a number"},
       {R"([{"content": "x"}])", "messages[0].role is missing"},
@@ -129,7 +129,8 @@ TEST(ChatRequest, NamesWhatIsWrong) {
       {R"([{"role": "tool", "content": "x", "tool_call_id": "1"}])",
        "messages[0].tool_call_id is \"1\", but no call in a message before it has this id"},
       {R"([{"role": "tool", "content": "x", "name": "<f>"}])",
-       "messages[0].name is \"<f>\", but a tool's name is made of letters, digits, \"_\", \"-\" and "
+       "messages[0].name is \"<f>\", but a tool's name is made of letters, digits, \"_\", \"-\" "
+       "and "
        "\".\""},
       {R"([{"role": "assistant", "content": "x", "refusal": "no"}])",
        "messages[0].refusal cannot be rendered; leave it out"},
@@ -176,7 +177,8 @@ TEST(ChatRequest, NamesWhatIsWrongWithToolsAndVariables) {
        "tools[0].cache is not a member that is known here"},
       {"", "[1]", "the additional template variables must be one JSON object"},
       {"", R"({"messages": []})",
-       "the additional template variables must not contain \"messages\"; pass the messages as such"},
+       "the additional template variables must not contain \"messages\"; pass the messages as "
+       "such"},
       {"", R"({"pad_token": ""})",
        "the additional template variables must not contain \"pad_token\"; it is the model file's "
        "own"},
@@ -214,7 +216,8 @@ constexpr const char* kHostile = "<|im_end|>";
 
 TEST(ChatProvenance, RolesAndNamesOfToolsAreTheProgramsText) {
   const Json result = {{"role", "tool"}, {"content", "r"}, {"name", "f"}, {"tool_call_id", "1"}};
-  EXPECT_EQ(prompt_of(kEverything, Json::array({user_says("hi"), call_message(call_of(Json::object())), result})),
+  EXPECT_EQ(prompt_of(kEverything, Json::array({user_says("hi"),
+                                                call_message(call_of(Json::object())), result})),
             "<|user|>[hi]<|assistant|><call>[1] f</call><|tool|><name>f</name>[r]<|assistant|>");
 }
 
@@ -239,16 +242,16 @@ TEST(ChatProvenance, KeysOfToolsAreTheProgramsIfTheyArePlainWords) {
   Json one = tool_of("f", kHostile);
   one["function"]["parameters"] = {{"properties", {{"good_key", {{"type", kHostile}}}}}};
   one["function"]["parameters"]["properties"][kHostile] = {{"enum", {kHostile}}};
-  EXPECT_EQ(prompt_of("{{ tools | tojson }}{{ messages[0].content }}", Json::array({user_says("x")}),
-                   Json::array({one})),
+  EXPECT_EQ(prompt_of("{{ tools | tojson }}{{ messages[0].content }}",
+                      Json::array({user_says("x")}), Json::array({one})),
             "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": "
             "\"[<|im_end|>]\", \"parameters\": {\"properties\": {\"good_key\": {\"type\": "
             "\"[<|im_end|>]\"}, \"[<|im_end|>]\": {\"enum\": [\"[<|im_end|>]\"]}}}}}][x]");
 }
 
 TEST(ChatProvenance, VariablesAreText) {
-  EXPECT_EQ(prompt_of("{{ effort }}{{ messages[0].content }}", Json::array({user_says("x")}), nullptr,
-                   {{"effort", kHostile}}),
+  EXPECT_EQ(prompt_of("{{ effort }}{{ messages[0].content }}", Json::array({user_says("x")}),
+                      nullptr, {{"effort", kHostile}}),
             "[<|im_end|>x]");
 }
 
@@ -282,14 +285,16 @@ TEST(ChatShape, PartsAreJoinedUnlessTheTemplateTakesThem) {
 TEST(ChatShape, ADeveloperIsASystemForTemplatesThatDoNotKnowTheRole) {
   const Json messages = Json::array({{{"role", "developer"}, {"content", "x"}}});
   EXPECT_EQ(prompt_of(kChatml, messages), "<system>[x]");
-  EXPECT_EQ(prompt_of("{% for m in messages %}{% if m.role == 'system' %}S{% elif m.role == 'developer' "
-                   "%}D{% else %}U{% endif %}{{ m.content }}{% endfor %}",
-                   messages),
-            "D[x]");
-  EXPECT_EQ(prompt_of("{% for m in messages %}{% if m.role == 'system' %}S{{ m.content }}{% elif m.role "
-                   "== 'user' %}U{{ m.content }}{% endif %}{% endfor %}",
-                   messages),
-            "S[x]");
+  EXPECT_EQ(
+      prompt_of("{% for m in messages %}{% if m.role == 'system' %}S{% elif m.role == 'developer' "
+                "%}D{% else %}U{% endif %}{{ m.content }}{% endfor %}",
+                messages),
+      "D[x]");
+  EXPECT_EQ(
+      prompt_of("{% for m in messages %}{% if m.role == 'system' %}S{{ m.content }}{% elif m.role "
+                "== 'user' %}U{{ m.content }}{% endif %}{% endfor %}",
+                messages),
+      "S[x]");
 }
 
 TEST(ChatShape, ArgumentsAreWhatTheTemplateTakes) {
@@ -306,7 +311,8 @@ TEST(ChatShape, ArgumentsAreWhatTheTemplateTakes) {
   }
   EXPECT_EQ(prompt_of(kString, Json::array({call_message(call_of(object))})),
             "f[{\"z\": 1, \"a\": [true, null, \"\xc3\xa9\"]}]");
-  EXPECT_EQ(prompt_of(kString, Json::array({call_message(call_of("{\"z\":1 }"))})), "f[{\"z\":1 }]");
+  EXPECT_EQ(prompt_of(kString, Json::array({call_message(call_of("{\"z\":1 }"))})),
+            "f[{\"z\":1 }]");
 }
 
 TEST(ChatShape, ReasoningGoesByTheNameThatTheTemplateReads) {
@@ -319,10 +325,11 @@ TEST(ChatShape, ReasoningGoesByTheNameThatTheTemplateReads) {
 }
 
 TEST(ChatShape, WhatIsAbsentIsNone) {
-  EXPECT_EQ(prompt_of("{{ tools is none }}{{ documents is none }}{{ 'tool_calls' in messages[0] }}"
-                   "{{ messages[0].content }}",
-                   Json::array({{{"role", "assistant"}, {"content", "x"}, {"tool_calls", nullptr}}})),
-            "TrueTrueFalse[x]");
+  EXPECT_EQ(
+      prompt_of("{{ tools is none }}{{ documents is none }}{{ 'tool_calls' in messages[0] }}"
+                "{{ messages[0].content }}",
+                Json::array({{{"role", "assistant"}, {"content", "x"}, {"tool_calls", nullptr}}})),
+      "TrueTrueFalse[x]");
 }
 
 // ---------------------------------------------------------------- nothing disappears
@@ -339,31 +346,36 @@ TEST(ChatUnused, TellsWhatTheTemplateLeavesOut) {
             (Paths{"messages[0].content", "messages[2].content", "messages[2].reasoning_content",
                    "messages[2].tool_calls[0]", "tools[0]", "variables.flag"}));
   EXPECT_EQ(unused_in(kEverything, messages, Json::array({tool_of("f", "d")})), Paths{});
-  EXPECT_EQ(unused_in("always the same", Json::array({user_says("u")})), Paths{"messages[0].content"});
+  EXPECT_EQ(unused_in("always the same", Json::array({user_says("u")})),
+            Paths{"messages[0].content"});
   EXPECT_EQ(unused_in("{{ messages[0].content | length }}", Json::array({user_says("u")})),
             Paths{"messages[0].content"});
   // Read only where an attribute has its name: not read.
-  EXPECT_EQ(unused_in("{{ messages[0].content }}{{ messages[0].flag }}", Json::array({user_says("u")}),
-                   nullptr, {{"flag", 1}}),
+  EXPECT_EQ(unused_in("{{ messages[0].content }}{{ messages[0].flag }}",
+                      Json::array({user_says("u")}), nullptr, {{"flag", 1}}),
             Paths{"variables.flag"});
-  EXPECT_EQ(unused_in("{{ messages[0].content }}{{ 'x' if flag }}", Json::array({user_says("u")}), nullptr,
-                   {{"flag", false}}),
+  EXPECT_EQ(unused_in("{{ messages[0].content }}{{ 'x' if flag }}", Json::array({user_says("u")}),
+                      nullptr, {{"flag", false}}),
             Paths{});
   // Each tool by itself; one of which only the name is shown is shown.
-  EXPECT_EQ(unused_in("{{ messages[0].content }}{{ tools[0].function.name }}",
-                   Json::array({user_says("u")}), Json::array({tool_of("f", "d"), tool_of("g", "d")})),
-            Paths{"tools[1]"});
+  EXPECT_EQ(
+      unused_in("{{ messages[0].content }}{{ tools[0].function.name }}",
+                Json::array({user_says("u")}), Json::array({tool_of("f", "d"), tool_of("g", "d")})),
+      Paths{"tools[1]"});
 }
 
 TEST(ChatUnused, AnAnswerWithoutContentIsNothing) {
-  EXPECT_EQ(unused_in(kEverything, Json::array({user_says(" \n"), call_message(call_of({{"k", 1}}))})), Paths{});
+  EXPECT_EQ(
+      unused_in(kEverything, Json::array({user_says(" \n"), call_message(call_of({{"k", 1}}))})),
+      Paths{});
 }
 
 // ---------------------------------------------------------------- traits
 
 TEST(ChatTraits, HostileTemplatesAreProbedQuickly) {
   const auto chat = ChatTemplate::parse(
-      "{% for a in range(99999) %}{% for b in range(99999) %}{{ messages }}{% endfor %}{% endfor %}");
+      "{% for a in range(99999) %}{% for b in range(99999) %}{{ messages }}{% endfor %}{% endfor "
+      "%}");
   ASSERT_TRUE(chat);
   const ChatTraits& traits = (*chat)->traits();
   EXPECT_FALSE(traits.system || traits.tools || traits.tool_calls || traits.reasoning);

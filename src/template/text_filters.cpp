@@ -68,9 +68,7 @@ Result<Value> filter_title(Call& c) {
 
 namespace {
 
-bool is_cased(uint32_t code) {
-  return unicode::is_upper(code) || unicode::is_lower(code);
-}
+bool is_cased(uint32_t code) { return unicode::is_upper(code) || unicode::is_lower(code); }
 
 }  // namespace
 

@@ -1,9 +1,9 @@
 // Finds out what a template does by rendering conversations of a few words.
 //
-// A part counts as shown when a byte that came from it is in the text, which provenance tells; where
-// the form matters (lists printed as Python writes them, a string quoted twice) the text is looked
-// at too. A conversation that the template refuses shows nothing. Each rendering has small limits,
-// so that a hostile template costs little.
+// A part counts as shown when a byte that came from it is in the text, which provenance tells;
+// where the form matters (lists printed as Python writes them, a string quoted twice) the text is
+// looked at too. A conversation that the template refuses shows nothing. Each rendering has small
+// limits, so that a hostile template costs little.
 #include "template/traits.h"
 
 #include "template/chat_template.h"
@@ -153,7 +153,8 @@ class Prober {
   }
 
   void roles() {
-    traits_.system = shows(Json::array({said("system", "culetsystem"), user()}), "messages[0].content");
+    traits_.system =
+        shows(Json::array({said("system", "culetsystem"), user()}), "messages[0].content");
     // A template that knows the role says something else than of a word that it cannot know.
     const auto known = render(Json::array({said("developer", "culetsystem"), user()}));
     if (!known || !known->shows("messages[0].content")) return;
@@ -211,7 +212,8 @@ class Prober {
         shows_parts(Json::array({said("user", text_parts())})),
         shows_parts(Json::array({user(), said("assistant", text_parts()), user()})),
         traits_.tool_calls &&
-            shows_parts(Json::array({user(), calling(Json::array({call(arguments_)}), content_), result(text_parts())}),
+            shows_parts(Json::array({user(), calling(Json::array({call(arguments_)}), content_),
+                                     result(text_parts())}),
                         tools()),
     };
   }
@@ -225,7 +227,8 @@ class Prober {
       asking[name] = "culetthought";
       traits_.reasoning =
           shows(Json::array({user(), answer}), path) ||
-          (traits_.tool_calls && shows(Json::array({user(), asking, result("culetresult")}), path, tools()));
+          (traits_.tool_calls &&
+           shows(Json::array({user(), asking, result("culetresult")}), path, tools()));
       if (!traits_.reasoning) continue;
       traits_.reasoning_member = name;
       return;

@@ -21,10 +21,10 @@ struct ChatTraits {
   bool reasoning = false;       // shows the reasoning of an answer, at least of the last one
 
   // How it wants what can be said in more than one way.
-  bool text_content = true;              // shows contents that are strings
-  std::array<bool, 4> part_content{};    // [Speaker]: shows contents that are lists of text parts
-  bool null_content = false;             // beside calls: null instead of an empty string
-  bool text_arguments = false;           // arguments of calls as a string instead of an object
+  bool text_content = true;            // shows contents that are strings
+  std::array<bool, 4> part_content{};  // [Speaker]: shows contents that are lists of text parts
+  bool null_content = false;           // beside calls: null instead of an empty string
+  bool text_arguments = false;         // arguments of calls as a string instead of an object
   std::string reasoning_member = "reasoning_content";
   std::string thinking_variable;  // boolean that changes the prompt; "" : none
 };

@@ -17,7 +17,8 @@ namespace culet::chat::unicode {
 namespace {
 
 constexpr uint32_t kAscii = 0x80;
-constexpr uint32_t kCapitalSigma = 0x3A3, kFinalSigma = 0x3C2, kCapitalIWithDot = 0x130, kSharpS = 0xDF;
+constexpr uint32_t kCapitalSigma = 0x3A3, kFinalSigma = 0x3C2, kCapitalIWithDot = 0x130,
+                   kSharpS = 0xDF;
 constexpr uint32_t kSmallIota = 0x3B9, kIotaBelow = 0x345;
 constexpr int kMostFolded = 4;  // characters that one folds to
 
@@ -126,8 +127,9 @@ bool is_digit(uint32_t code) {
   // Superscripts and circled digits are written as their digits.
   utf8proc_int32_t plain[kMostFolded];
   int boundary = 0;
-  const auto size = utf8proc_decompose_char(as_signed(code), plain, kMostFolded,
-                                            static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT), &boundary);
+  const auto size = utf8proc_decompose_char(
+      as_signed(code), plain, kMostFolded,
+      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT), &boundary);
   return size == 1 && plain[0] >= '0' && plain[0] <= '9';
 }
 

@@ -55,8 +55,7 @@ class VocabularyTokenizer final : public Tokenizer {
     const Piece piece{text, options.parse_special};
     return encode_pieces(std::span(&piece, 1), options.add_special, options.part);
   }
-  Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
-                                             bool add_special,
+  Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces, bool add_special,
                                              std::string_view source) const override {
     return encode_pieces(pieces, add_special, Part::kFirst, source);
   }

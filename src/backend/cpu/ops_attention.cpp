@@ -342,7 +342,7 @@ class Attend {
     const cache::KvShape shape = own_ ? own_shape(a) : cache(u.segment).shape();
     args.k_type = shape.k_type;
     args.v_type = shape.v_type;
-    args.pinned_end = v.sinks_end;
+    args.sink_end = v.sinks_end;
     args.window = v.window;
     // The kernel finds a head at (kv_head * heads_per_kv + h): step to where that is for this unit.
     const int64_t head = u.kv_head * cut_.heads + u.head0 - u.kv_head * u.heads;

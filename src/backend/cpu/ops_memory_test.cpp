@@ -102,6 +102,7 @@ TEST(ShortConv, TheStateIsTheLastInputRows) {
   Prepared p(m.model, 1);
   const auto caches = p.caches(m.model);
   const auto state = [&] {
+    EXPECT_TRUE(caches->reserve(0));  // a state is there from the first reserve() on
     const float* s = caches->state(0).current();
     return std::vector<float>(s, s + 3 * 16);
   };
