@@ -24,7 +24,8 @@ class HelpPrinter {
     head(part.heading);
     for (auto [term, meaning] : part.terms) {
       if (term.size() < kTermWidth) term.resize(kTermWidth, ' ');
-      add_line("  " + term + meaning);
+      term.insert(0, 2, ' ').append(meaning);
+      add_line(term);
     }
   }
   std::string take() { return std::move(out_); }
