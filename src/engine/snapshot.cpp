@@ -307,7 +307,7 @@ Result<void> Session::restore(const std::string& path, const ProgressFn& progres
     return engine::io_error(path, "cannot be read");
   }
   uint64_t done = 0;
-  const auto restored = restore(size, [&](std::span<std::byte> out) -> Result<void> {
+  auto restored = restore(size, [&](std::span<std::byte> out) -> Result<void> {
     if (std::fread(out.data(), 1, out.size(), file.get()) != out.size())
       return fail(ErrorCode::kCorrupt, "it was cut while it was read");
     done += out.size();
