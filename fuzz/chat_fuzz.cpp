@@ -70,9 +70,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(!conversation.error().message.empty());
     return 0;
   }
-  static const auto plain = chat::ChatTemplate::parse(kPlainTemplate, kLimits);
-  require(plain.has_value());
-  check(**plain, *conversation, true);
+  static const auto kPlain = chat::ChatTemplate::parse(kPlainTemplate, kLimits);
+  require(kPlain.has_value());
+  check(**kPlain, *conversation, true);
   if (const auto parsed = chat::ChatTemplate::parse(source, kLimits)) {
     check(**parsed, *conversation, false);
   }

@@ -208,7 +208,7 @@ const std::vector<Dialect>& dialects() {
       "<|turn>", "<turn|>",    "<|tool>",    "<tool|>",          "<|tool_call>",    "<tool_call|>",
       "<|\"|>",  "<|channel>", "<channel|>", "<|tool_response>", "<tool_response|>"};
   static const std::vector<const char*> kQwen = {"<|im_start|>", "<|im_end|>"};
-  static const std::vector<Dialect> all = {
+  static const std::vector<Dialect> kAll = {
       {"gemma4.jinja", "gemma-4", kGemma},
       {"google-gemma-4-31B-it.jinja", "gemma-4", kGemma},
       {"Qwen-Qwen2.5-7B-Instruct.jinja", "qwen2", kQwen},
@@ -217,7 +217,7 @@ const std::vector<Dialect>& dialects() {
        "llama-bpe",
        {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}},
   };
-  return all;
+  return kAll;
 }
 
 // The same conversation with every text that spells a mark replaced: strings of scripts/
@@ -244,6 +244,7 @@ std::vector<Token> tokens_of(const Tokenizer& tokenizer, const ChatTemplate& cha
                              const culet::chat::Text& text) {
   const auto pieces = culet::chat::pieces_of(text);
   std::vector<Tokenizer::Piece> views;
+  views.reserve(pieces.size());
   for (const auto& piece : pieces) views.push_back({piece.text, piece.is_template});
   const auto ids = tokenizer.tokenize_pieces(views, false, chat.source());
   EXPECT_TRUE(ids) << ids.error().message;

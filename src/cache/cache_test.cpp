@@ -520,6 +520,10 @@ TEST(CacheSet, WhatDoesNotFitTheLimitChangesNothing) {
     one.for_each_block([&](const BlockRef& block) { now.push_back(block.block()); });
     for (const Block* block : now)
       EXPECT_NE(std::find(blocks.begin(), blocks.end(), block), blocks.end());
+    const uint64_t used = pool->account().used;
+    if (!other->reserve(50)) {
+      EXPECT_EQ(pool->account().used, used);
+    }
     EXPECT_EQ(distinct_bytes(std::array{&one, other.get()}), pool->account().used);
     EXPECT_LE(pool->account().used + pool->account().spare, limit);
   }

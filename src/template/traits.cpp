@@ -24,7 +24,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr Limits kProbeLimits = {.fuel = 200'000, .depth = 200, .output = 1 << 18};
 
-constexpr std::string_view kSpeakers[] = {"system", "user", "assistant", "tool"};
 constexpr const char* kCallId = "call00001";  // nine letters and digits, as one family demands
 
 Json said(std::string_view role, Json content) {
