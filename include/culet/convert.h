@@ -29,7 +29,7 @@ struct QuantizeOptions {
   // For some tensors another one, a type of tensors: no mix. The last rule that a tensor fits
   // decides, for tensors that would stay as they are, too.
   std::vector<TensorTypeRule> keep{};
-  int threads = 0;  // 0: one a physical core
+  int threads = 0;        // 0: one a physical core
   ProgressFn progress{};  // stage "quantizing", in bytes of source tensors
 };
 
@@ -60,9 +60,9 @@ Result<WrittenModel> quantize_model(const std::string& in, const std::string& ou
 struct ConvertOptions {
   std::string type{};  // as QuantizeOptions::type; "": F32, F16 or BF16, as most of the folder has
   std::vector<TensorTypeRule> keep{};
-  std::string family{};      // path of a family file; "": the built-in one for the model's class
-  int threads = 0;           // 0: one a physical core
-  ProgressFn progress{};     // stage "converting", in values
+  std::string family{};   // path of a family file; "": the built-in one for the model's class
+  int threads = 0;        // 0: one a physical core
+  ProgressFn progress{};  // stage "converting", in values
 };
 
 // Writes `out`, a GGUF file of the model in `folder`, as Hugging Face publishes them: config.json,

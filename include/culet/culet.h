@@ -4,10 +4,12 @@
 //   auto session = culet::Session::make(*model, {});
 //   const culet::Message messages[] = {{"user", "Hello"}};
 //   auto prompt = culet::render_chat(**model, messages, {});
-//   culet::generate(**session, prompt->tokens, {}, [](const culet::Event& e) { ...; return true; });
+//   culet::generate(**session, prompt->tokens, {}, [](const culet::Event& e) { ...; return true;
+//   });
 //
-// examples/ has whole programs with their CMakeLists.txt. Nothing here throws or keeps global state.
-// Names of models, stores and downloads are in culet/hub.h, a library of its own (culet::hub).
+// examples/ has whole programs with their CMakeLists.txt. Nothing here throws or keeps global
+// state. Names of models, stores and downloads are in culet/hub.h, a library of its own
+// (culet::hub).
 #pragma once
 
 #include "culet/chat.h"

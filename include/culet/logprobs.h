@@ -20,13 +20,13 @@ struct Distribution {
   std::vector<TokenLogprob> top;  // likeliest first; equal logits: lower id first
 };
 
-// Errors of all: kInvalidArgument (logits of another size, a token outside the vocabulary), kNumeric
-// (a logit is NaN or +infinity, or all are -infinity).
+// Errors of all: kInvalidArgument (logits of another size, a token outside the vocabulary),
+// kNumeric (a logit is NaN or +infinity, or all are -infinity).
 Result<double> logprob(const Model& model, std::span<const float> logits, Token id);
 Result<Distribution> distribution(const Model& model, std::span<const float> logits, int top);
 // How far the distribution that `other` describes is from that of `logits`: the Kullback-Leibler
-// divergence, sum of p (log p - log q) in nats, never negative. Infinite where a token that can come
-// cannot by `other`.
+// divergence, sum of p (log p - log q) in nats, never negative. Infinite where a token that can
+// come cannot by `other`.
 Result<double> divergence(const Model& model, std::span<const float> logits,
                           std::span<const float> other);
 

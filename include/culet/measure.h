@@ -3,8 +3,8 @@
 // Threads: as in session.h. What takes time needs the machine for itself to mean anything.
 #pragma once
 
-#include "culet/session.h"
 #include "culet/result.h"
+#include "culet/session.h"
 
 #include <cstdint>
 #include <span>
@@ -54,7 +54,6 @@ struct Profile {
 // session holds them afterwards, with the same bits as after two appends. Passes of other sessions
 // of this model are counted too if there are any. Errors: those of Session::append.
 Result<Profile> profile(Session& session, std::span<const Token> prompt,
-                        std::span<const Token> continuation,
-                        const ProgressFn& progress = {});
+                        std::span<const Token> continuation, const ProgressFn& progress = {});
 
 }  // namespace culet

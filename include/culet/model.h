@@ -54,7 +54,7 @@ struct ModelOptions {
   // with the numbers. 0: no limit, but what the system has left is checked by load, Session::make,
   // encode and embed; UINT64_MAX: nothing is checked.
   uint64_t memory_limit = 0;
-  // Stage "loading", in bytes, while weights are repacked.
+  // Stage "loading", in bytes, while weights are repacked. Stopping: load() returns kCancelled.
   ProgressFn progress{};
   // For a draft model, and only for one: the decoder that it was trained for, loaded before with
   // the same arch_dir. The draft model keeps it alive, reads its embedding and its sessions'
@@ -113,15 +113,15 @@ struct ModelInfo {
   SamplerOptions sampling{};          // defaults, with what the file names (general.sampling.*)
 };
 
-// Where a model's memory goes now; bytes. All its sessions and their forks take their memory from one
-// pool of blocks: `used` and `spare` are of that. Not counted: pages of the mapped file, and the token
-// ids of sessions (4 bytes each).
+// Where a model's memory goes now; bytes. All its sessions and their forks take their memory from
+// one pool of blocks: `used` and `spare` are of that. Not counted: pages of the mapped file, and
+// the token ids of sessions (4 bytes each).
 struct MemoryAccount {
   uint64_t limit = 0;       // ModelOptions::memory_limit; UINT64_MAX: none is set
   uint64_t weights = 0;     // repacked and converted
   uint64_t workspaces = 0;  // of forward passes, running or kept for the next one
-  // Caches, states and logits of all sessions: the sum of what each holds alone (SessionMemory::own,
-  // less its tokens), and what several share, once.
+  // Caches, states and logits of all sessions: the sum of what each holds alone
+  // (SessionMemory::own, less its tokens), and what several share, once.
   uint64_t used = 0;
   uint64_t spare = 0;  // blocks that nobody uses, kept for sessions to come
 

@@ -44,9 +44,9 @@ struct SequenceRequest {
 
 // What a forward pass did.
 struct StepReport {
-  int64_t sequences = 0;                        // not ended yet, waiting ones included
+  int64_t sequences = 0;                         // not ended yet, waiting ones included
   int64_t decode_tokens = 0, prompt_tokens = 0;  // computed in this pass
-  double seconds = 0;                           // of the pass
+  double seconds = 0;                            // of the pass
 };
 
 class Scheduler final {
@@ -69,8 +69,9 @@ class Scheduler final {
   int64_t size() const;  // sequences that have not ended
 
   // Runs one forward pass: first one token of every sequence that is generating, then pieces of the
-  // prompts, in equal shares. What does not fit comes in the next pass, before what was in this one.
-  // A sequence that fails ends with Failed; the others go on. Without sequences it does nothing.
+  // prompts, in equal shares. What does not fit comes in the next pass, before what was in this
+  // one. A sequence that fails ends with Failed; the others go on. Without sequences it does
+  // nothing.
   StepReport step();
   // Blocks until there is a sequence to step, at most for `timeout`. False: there is none.
   bool wait(std::chrono::milliseconds timeout);

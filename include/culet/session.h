@@ -1,8 +1,8 @@
 // A session: one sequence of tokens and what a decoder remembers of it.
 //
 // The logits after a token depend on the model, the tokens up to it and the session's options
-// alone, bit for bit: not on how the tokens were appended, on forks, rewinds, snapshots, or on other
-// sessions that were computed in the same forward pass.
+// alone, bit for bit: not on how the tokens were appended, on forks, rewinds, snapshots, or on
+// other sessions that were computed in the same forward pass.
 //
 // Threads: a session belongs to one thread at a time; forks may live on different threads.
 #pragma once
@@ -79,7 +79,8 @@ using SnapshotSink = std::function<Result<void>(std::span<const std::byte>)>;
 using SnapshotSource = std::function<Result<void>(std::span<std::byte>)>;
 
 // Called with the index of a token in the session and the raw logits after it, [vocabulary size],
-// or the hidden values they are computed from, [hidden size]. The numbers are valid during the call.
+// or the hidden values they are computed from, [hidden size]. The numbers are valid during the
+// call.
 using LogitsFn = std::function<void(int64_t index, std::span<const float> values)>;
 
 class Session final {
@@ -121,11 +122,12 @@ class Session final {
   // Forgets tokens from `length` on. False: what is needed is gone (see rewind_limit); the session
   // is then as it was.
   bool rewind(int64_t length);
-  // How far back rewind() can go: the smallest length above 0 that works, length() if there is none;
-  // 0 for an empty session. Without recurrent states every length from there on works. Layers that
-  // keep everything can go anywhere, windows and streams as far as their blocks reach, a recurrent
-  // state to before the last forward pass and nowhere between. Besides, length 0 always works, and
-  // where all layers keep the sinks of a stream, so do lengths within them, which do not count here.
+  // How far back rewind() can go: the smallest length above 0 that works, length() if there is
+  // none; 0 for an empty session. Without recurrent states every length from there on works. Layers
+  // that keep everything can go anywhere, windows and streams as far as their blocks reach, a
+  // recurrent state to before the last forward pass and nowhere between. Besides, length 0 always
+  // works, and where all layers keep the sinks of a stream, so do lengths within them, which do not
+  // count here.
   int64_t rewind_limit() const;
 
   // Another session with the same past: a copy of the block lists. Memory is shared until one of

@@ -40,7 +40,8 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
                       "the prompt",
                       model.info().path));
     }
-    return goes_on ? model.vocabulary().tokenize_part(prompt, false) : model.vocabulary().tokenize(prompt, true, false);
+    return goes_on ? model.vocabulary().tokenize_part(prompt, false)
+                   : model.vocabulary().tokenize(prompt, true, false);
   }
   if (prompt.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -133,8 +134,7 @@ class PlainView {
     print_note(fmt::format(
         "prompt {} tokens, {:.1f} tokens/s; answer {} tokens, {:.1f} tokens/s{}",
         cost.prompt_tokens, rate(cost.prompt_tokens, cost.prompt_seconds), cost.generated_tokens,
-        rate(cost.generated_tokens, cost.generate_seconds),
-        ending(finished.reason)));
+        rate(cost.generated_tokens, cost.generate_seconds), ending(finished.reason)));
   }
 
   static std::string_view ending(FinishReason reason) {

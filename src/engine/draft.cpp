@@ -1,7 +1,8 @@
-// Takes a session of a draft model's target and a token that may follow it, gives what may follow that.
+// Takes a session of a draft model's target and a token that may follow it, gives what may follow
+// that.
 //
 // The pass is of one row, at the position behind the session's last token, and only reads: the
-// draft model's plan has no append, and its segment holds the session's caches as const. So drafts of
+// draft model's plan has no append, and its chunk holds the session's caches as const. So drafts of
 // several sessions may run at once, and the session is what it was, to the bit.
 #include "culet/draft.h"
 
@@ -34,15 +35,17 @@ Result<void> check_draft_model(const ModelImpl& draft_model) {
 
 Result<void> check_session(const ModelImpl& draft_model, const SessionImpl& session) {
   if (session.model().get() != draft_model.target()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the session is of a model from {}, but the draft model's target is the "
-                            "one that it was loaded with, from {}; make the session of that",
-                            session.model()->info().path, draft_model.target()->info().path));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the session is of a model from {}, but the draft model's target is the "
+                    "one that it was loaded with, from {}; make the session of that",
+                    session.model()->info().path, draft_model.target()->info().path));
   }
   if (session.length() == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                "the session has no tokens, so there is nothing that a draft model could read; append "
-                "the prompt first");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "the session has no tokens, so there is nothing that a draft model could read; append "
+        "the prompt first");
   }
   const std::string& why = draft_model.loaded().compiled.plan.no_stream;
   if (session.options().stream && !why.empty()) {
@@ -63,10 +66,11 @@ Result<void> check_step(const ModelImpl& draft_model, Token token, std::span<con
   }
   const auto width = static_cast<size_t>(draft_model.executor().output_width(kHidden));
   if (hidden.size() != width) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the hidden row has {} numbers, but the draft model takes {}: give a row "
-                            "of its target or of its step before",
-                            hidden.size(), width));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the hidden row has {} numbers, but the draft model takes {}: give a row "
+                    "of its target or of its step before",
+                    hidden.size(), width));
   }
   return {};
 }
@@ -76,18 +80,19 @@ std::vector<float> copy(std::span<const float> row) { return {row.begin(), row.e
 Result<Draft> run(const ModelImpl& draft_model, const cache::CacheSet& caches, Token token,
                   std::span<const float> hidden) {
   WorkspaceLease workspace(draft_model);
-  const backend::Segment segment{nullptr, caches.length(), {&token, 1}, {}, &caches, hidden};
-  CULET_TRY_VOID(draft_model.run(workspace.get(), {&segment, 1}));
+  const backend::SequenceChunk chunk{nullptr, caches.length(), {&token, 1}, {}, &caches, hidden};
+  CULET_TRY_VOID(draft_model.run(workspace.get(), {&chunk, 1}));
   const backend::Executor& executor = draft_model.executor();
   const std::span<const float> logits = executor.output(workspace.get(), kLogits);
   const std::span<const float> next = executor.output(workspace.get(), kHidden);
   if ((!draft_model.is_finite(logits) && !sample::only_suppressed(logits)) ||
       !draft_model.is_finite(next)) {
-    return fail(ErrorCode::kNumeric,
-                fmt::format("what the draft model makes of token {} are not finite numbers: the hidden "
-                            "row or the model file is damaged, or values overflow; compare with "
-                            "--precise",
-                            token));
+    return fail(
+        ErrorCode::kNumeric,
+        fmt::format("what the draft model makes of token {} are not finite numbers: the hidden "
+                    "row or the model file is damaged, or values overflow; compare with "
+                    "--precise",
+                    token));
   }
   return Draft{copy(logits), copy(next)};
 }

@@ -31,7 +31,7 @@ constexpr size_t kShownName = 200;  // bytes of a model's own name
 
 constexpr int kMaxThreads = 1024;
 constexpr int32_t kMaxPassRows = 8192;
-constexpr int32_t kMaxWantedRows = 64;
+constexpr int32_t kMaxOutputs = 64;
 constexpr int64_t kMaxSequence = 32768;  // tokens of an encoder's sequence, which is one pass
 
 // Says which model file an error of a lower stage is about, unless it does already.
@@ -122,10 +122,11 @@ Result<void> check_header(const format::GgufFile& file, const std::string& archi
 // What a draft model's target must be, besides what the compiler asks of it.
 Result<void> check_target(const ModelOptions& options, const LoadedModel& target) {
   if (target.info.kind != ModelKind::kDecoder) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("its target {} is of kind {} (architecture {}), and only a decoder can "
-                            "be one; load the draft model with the model that it was made for",
-                            target.info.path, kind_name(target.info.kind), target.info.architecture));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("its target {} is of kind {} (architecture {}), and only a decoder can "
+                    "be one; load the draft model with the model that it was made for",
+                    target.info.path, kind_name(target.info.kind), target.info.architecture));
   }
   if (!options.chat_template.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -139,15 +140,17 @@ Result<void> check_target(const ModelOptions& options, const LoadedModel& target
                             target.info.path));
   }
   if (options.threads > 0 && options.threads != target.pool->size()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a draft model computes with the threads of its target, {0} here, not with "
-                            "{1}; give 0 or {0}",
-                            target.pool->size(), options.threads));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("a draft model computes with the threads of its target, {0} here, not with "
+                    "{1}; give 0 or {0}",
+                    target.pool->size(), options.threads));
   }
   return {};
 }
 
-// A draft model speaks of its target's tokens: the file may list them, and then they must be the same.
+// A draft model speaks of its target's tokens: the file may list them, and then they must be the
+// same.
 Result<void> check_target_tokens(const LoadedModel& model) {
   constexpr const char* kTokens = "tokenizer.ggml.tokens";
   constexpr const char* kAdvice = "load the draft model with the model that it was made for";
@@ -155,27 +158,30 @@ Result<void> check_target_tokens(const LoadedModel& model) {
   const plan::Plan& plan = model.compiled.plan;
   const int64_t width = plan.values[static_cast<size_t>(plan.output("logits"))].width;
   if (width != target.info.vocabulary_size) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("the draft model computes {} logits, but its target {} has a vocabulary of "
-                            "{} tokens; {}",
-                            width, target.info.path, target.info.vocabulary_size, kAdvice));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the draft model computes {} logits, but its target {} has a vocabulary of "
+                    "{} tokens; {}",
+                    width, target.info.path, target.info.vocabulary_size, kAdvice));
   }
   const format::MetaValue* own = model.file.find(kTokens);
   const format::MetaValue* theirs = target.file.find(kTokens);
   if (own == nullptr) return {};
   CULET_CHECK(theirs != nullptr);
   if (own->size() != theirs->size()) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("the draft model has a vocabulary of {} tokens, and its target {} one of "
-                            "{}; {}",
-                            own->size(), target.info.path, theirs->size(), kAdvice));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("the draft model has a vocabulary of {} tokens, and its target {} one of "
+                    "{}; {}",
+                    own->size(), target.info.path, theirs->size(), kAdvice));
   }
   for (uint64_t id = 0; id < own->size(); ++id) {
     if (own->at(id).as_string() == theirs->at(id).as_string()) continue;
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("token {} of the draft model's vocabulary is another one than that of its "
-                            "target {}; {}",
-                            id, target.info.path, kAdvice));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("token {} of the draft model's vocabulary is another one than that of its "
+                    "target {}; {}",
+                    id, target.info.path, kAdvice));
   }
   return {};
 }
@@ -252,7 +258,8 @@ struct SamplingKey {
 
 constexpr SamplingKey kSamplingKeys[] = {
     {"temp", 0, 100, [](SamplerOptions* s, double x) { s->temperature = static_cast<float>(x); }},
-    {"top_k", 0, INT32_MAX, [](SamplerOptions* s, double x) { s->top_k = static_cast<int32_t>(x); }},
+    {"top_k", 0, INT32_MAX,
+     [](SamplerOptions* s, double x) { s->top_k = static_cast<int32_t>(x); }},
     {"top_p", 1e-6, 1, [](SamplerOptions* s, double x) { s->top_p = static_cast<float>(x); }},
     {"min_p", 0, 1, [](SamplerOptions* s, double x) { s->min_p = static_cast<float>(x); }},
     {"xtc_probability", 0, 1,
@@ -262,7 +269,8 @@ constexpr SamplingKey kSamplingKeys[] = {
     {"mirostat", 0, 2, [](SamplerOptions* s, double x) { s->mirostat = static_cast<int32_t>(x); }},
     {"mirostat_tau", 0, 100,
      [](SamplerOptions* s, double x) { s->mirostat_tau = static_cast<float>(x); }},
-    {"mirostat_eta", 0, 10, [](SamplerOptions* s, double x) { s->mirostat_eta = static_cast<float>(x); }},
+    {"mirostat_eta", 0, 10,
+     [](SamplerOptions* s, double x) { s->mirostat_eta = static_cast<float>(x); }},
     {"penalty_repeat", 0.01, 100,
      [](SamplerOptions* s, double x) { s->repeat_penalty = static_cast<float>(x); }},
     {"penalty_last_n", -1, INT32_MAX,
@@ -384,8 +392,8 @@ Result<void> start_pool(int threads, LoadedModel* model) {
 
 backend::PrepareOptions prepare_options(const ModelOptions& options, int32_t rows) {
   backend::PrepareOptions prepare;
-  prepare.limits.rows = rows;
-  prepare.limits.wanted = std::min(prepare.limits.rows, kMaxWantedRows);
+  prepare.limits.tokens = rows;
+  prepare.limits.outputs = std::min(prepare.limits.tokens, kMaxOutputs);
   prepare.precise = options.precise;
   prepare.repack = options.repack;
   return prepare;
@@ -427,7 +435,7 @@ Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
   backend::PrepareOptions prepare = prepare_options(options, most_rows(*model));
   if (options.progress) {
     prepare.progress = [&options](uint64_t done, uint64_t all) {
-      options.progress({"loading", done, all});
+      return options.progress({"loading", done, all});
     };
   }
   CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->tensors(),
@@ -482,7 +490,7 @@ Result<void> read_text(const ModelOptions& options, LoadedModel* model) {
 
 int32_t ubatch_size(const ModelOptions& options, const LoadedModel& model) {
   if (model.target) return 1;
-  return options.ubatch_size > 0 ? options.ubatch_size : backend::Limits{}.rows;
+  return options.ubatch_size > 0 ? options.ubatch_size : backend::Limits{}.tokens;
 }
 
 Result<void> read(const ModelOptions& options, LoadedModel* model) {
@@ -505,7 +513,7 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
 int64_t longest_sequence(const LoadedModel& model) {
   if (model.compiled.plan.kind != "encoder" || !model.executor) return 0;
   const int64_t most =
-      std::min<int64_t>(model.executor->limits().rows, model.executor->positions());
+      std::min<int64_t>(model.executor->limits().tokens, model.executor->positions());
   const int64_t trained = model.compiled.context_length;
   return trained > 0 ? std::min(trained, most) : most;
 }
