@@ -24,7 +24,14 @@
 #include <system_error>
 #include <utility>
 
-namespace culet::model {
+namespace culet {
+
+std::string_view kind_name(ModelKind kind) {
+  constexpr std::string_view kNames[] = {"decoder", "encoder", "draft"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+namespace model {
 namespace {
 
 constexpr size_t kShownName = 200;  // bytes of a model's own name
@@ -550,4 +557,5 @@ Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOp
   }
 }
 
-}  // namespace culet::model
+}  // namespace model
+}  // namespace culet
