@@ -386,7 +386,7 @@ class Embed(Case):
 
     # Verifies answers.embed.
     def test_refusals(self):
-        self.assert_error(culet("embed", LLAMA, "the rain"), 1, LLAMA, "is a decoder", "encoder")
+        self.assert_error(culet("embed", LLAMA, "the rain"), 1, LLAMA, "is of kind decoder", "encoder")
         self.assert_error(culet("embed", BERT, "the rain", ""), 1, "text 2 is empty")
         self.assert_error(culet("embed", BERT, "  "), 1, "text 1 is empty")
         self.assert_error(culet("embed", BERT, stdin=b"a\n\nb\n"), 1, "line 2 of standard input is empty")
@@ -683,7 +683,7 @@ class Inspect(Case):
 
     def test_encoders(self):
         text = self.ok(culet("show", BERT)).stdout.decode()
-        for word in ("bert (encoder)", "128 tokens", "64 numbers a text", "longer than an ordinary pass"):
+        for word in ("bert (encoder)", "128 tokens", "64 numbers per text", "longer than an ordinary pass"):
             self.assertIn(word, text)
         shown = json.loads(self.ok(culet("show", BERT, "--json")).stdout)
         self.assertEqual((shown["kind"], shown["vector_width"]), ("encoder", 64))

@@ -652,7 +652,7 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
                 length + std::string(word.size(), word[0] == 'Q' ? 'W' : 'Q'));
   expect_refused(
       path, options, ErrorCode::kUnsupported,
-      {fmt::format("token {} of the drafter's vocabulary is another one", id), target_file()});
+      {fmt::format("token {} of the draft model's vocabulary is another one", id), target_file()});
   write_changed(drafter_file(), path, "tokenizer.ggml.tokens", "tokenizer.ggml.tokenz");
   EXPECT_TRUE(Model::load(path, options));  // which has no text of its own
   write_changed(path, files("scores.gguf"), "tokenizer.ggml.merges", "tokenizer.ggml.tokens");
