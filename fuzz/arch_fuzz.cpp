@@ -1,8 +1,14 @@
-// Any text as an architecture file, compiled against the headers of three tiny models: it is
-// refused with one printable line, or gives a plan that holds its promises (verify() inside
-// compile).
+// Any text in the two languages that share expressions. As an architecture file it is compiled
+// against the headers of three tiny models: it is refused with one printable line, or gives a plan
+// that holds its promises (verify() inside compile). As a family file it is refused, or its
+// expressions have values or are refused.
+#include "base/json.h"
+#include "convert/expression.h"
+#include "convert/family.h"
 #include "format/gguf.h"
 #include "plan/compile.h"
+
+#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +16,7 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -29,14 +36,29 @@ struct Header {
   format::GgufFile file;
 };
 
+void check_message(const Error& error) {
+  if (error.message.empty()) std::abort();
+  for (char c : error.message)
+    if (static_cast<unsigned char>(c) < 32) std::abort();
+}
+
 void check(const Result<plan::Compiled>& compiled, const plan::Tensors& tensors) {
   if (compiled) {
     if (plan::explain(compiled->plan, tensors, {}).empty()) std::abort();
     return;
   }
-  if (compiled.error().message.empty()) std::abort();
-  for (char c : compiled.error().message)
-    if (static_cast<unsigned char>(c) < 32) std::abort();
+  check_message(compiled.error());
+}
+
+void read_family(std::string_view text) {
+  const auto family = convert::parse_family("fuzz", text, convert::builtin_families());
+  if (!family) return;
+  static const auto config =
+      *base::parse_json(R"({"a": 1, "b": "text", "c": [1, 2], "d": {"a": null}})");
+  convert::Scope scope(&config);
+  for (const auto& [name, value] : family->definitions) scope.define(name, value);
+  for (const auto& row : family->metadata) static_cast<void>(scope.value(row.value, 0));
+  for (const auto& row : family->requirements) static_cast<void>(scope.holds(row.condition));
 }
 
 }  // namespace
@@ -51,5 +73,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(plan::compile_text(library, text, gemma.file, {}), gemma.file);
   check(plan::compile_text(library, text, drafter.file, {.target = &target.file}),
         {drafter.file, &target.file});
+  read_family(text.text);
   return 0;
 }

@@ -1,9 +1,6 @@
-// Any bytes as what a folder holds besides weights: tokenizer.json, tokenizer.model, or a family
-// file with an expression. The first byte chooses; the readers refuse them or give keys that a GGUF
-// file can hold.
+// Any bytes as what a folder holds besides weights: tokenizer.json or tokenizer.model. The first
+// byte chooses; the readers refuse them or give keys that a GGUF file can hold.
 #include "base/json.h"
-#include "convert/expression.h"
-#include "convert/family.h"
 #include "convert/tokenizer.h"
 
 #include <nlohmann/json.hpp>
@@ -15,8 +12,6 @@
 #include <vector>
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void read_tokenizer(std::string_view text) {
   const auto json = culet::base::parse_json(text);
@@ -40,17 +35,6 @@ void read_model(std::string_view bytes) {
   static_cast<void>(culet::convert::add_tokenizer(files, {.rows = 300}, &metadata, &notes));
 }
 
-void read_family(std::string_view text) {
-  const auto family =
-      culet::convert::parse_family("fuzz", text, culet::convert::builtin_families());
-  if (!family) return;
-  const Json config = Json::parse(R"({"a": 1, "b": "text", "c": [1, 2], "d": {"a": null}})");
-  culet::convert::Scope scope(&config);
-  for (const auto& [name, value] : family->definitions) scope.define(name, value);
-  for (const auto& row : family->metadata) static_cast<void>(scope.value(row.value, 0));
-  for (const auto& row : family->requirements) static_cast<void>(scope.holds(row.condition));
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -58,6 +42,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (data[0] == 't') read_tokenizer(text);
   if (data[0] == 'm') read_model(text);
-  if (data[0] == 'f') read_family(text);
   return 0;
 }

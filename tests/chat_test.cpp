@@ -157,7 +157,7 @@ TEST(ChatTokens, NoEndTokenBehindAPromptThatIsToBeContinued) {
   const ModelCopy copy(Entries{{"tokenizer.chat_template", "{{ messages[0].content }}"}},
                        {"tokenizer.ggml.add_eos_token"});
   const auto model = copy.model();
-  const auto plain = model->tokenize("Hi", true, false);
+  const auto plain = model->vocabulary().tokenize("Hi", true, false);
   ASSERT_TRUE(plain);
   EXPECT_EQ(control_tokens(*model, *plain), (Texts{"<|begin_of_text|>", "<|end_of_text|>"}));
   const ChatPrompt prompt = prompt_of(*model, {.messages = kUser});
@@ -171,14 +171,14 @@ TEST(ChatVariables, AreRefusedByNameWhereTheyAreNotTheCallers) {
   const Message message{"user", "hello"};
   const auto text = [&](const std::string& extra, bool generation = true) {
     const auto prompt = render_chat(*model, {&message, 1},
-                                    {.add_generation_prompt = generation, .extra_json = extra});
+                                    {.add_generation_prompt = generation, .variables = extra});
     return prompt ? prompt->text() : "error: " + prompt.error().message;
   };
   EXPECT_EQ(text(R"({"flag": "yes"})"), "yes|<|begin_of_text|>|True.");
   EXPECT_TRUE(text("", false).ends_with("|False."));
   for (const std::string name : {"messages", "add_generation_prompt", "bos_token", "eos_token"}) {
     const auto refused = render_chat(*model, {&message, 1},
-                                     {.extra_json = "{\"flag\": 1, \"" + name + "\": false}"});
+                                     {.variables = "{\"flag\": 1, \"" + name + "\": false}"});
     ASSERT_FALSE(refused) << name << " gave: " << refused->text();
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(refused.error().message.find('"' + name + '"'), std::string::npos)

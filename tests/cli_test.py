@@ -175,7 +175,7 @@ class Usage(Case):
                         ("show", DRAFTER), ("explain", DRAFTER), ("tokenize", DRAFTER, "the rain")):
             refused = culet(*command, stdin=b"the rain")
             self.assertEqual((refused.returncode, refused.stdout), (1, b""))
-            for word in (DRAFTER, "this is a drafter", "its target", "run that model instead"):
+            for word in (DRAFTER, "this is a draft model", "its target", "run that model instead"):
                 self.assertIn(word, refused.stderr.decode().splitlines()[-1])  # a busy machine is a line before
 
     # Requirement arithmetic.engine-switch "engine switch": there is one engine; `CULET_ISA`,
@@ -616,12 +616,12 @@ class Run(Case):
     def test_drafters(self):
         drafter, target = (str(GOLDEN / f"tiny/{name}/model.gguf") for name in ("gemma4-assistant", "gemma4-e"))
         for command in ("show", "explain"):
-            self.assert_error(culet(command, drafter), 1, "--target", "drafter")
+            self.assert_error(culet(command, drafter), 1, "--target", "draft")
             text = self.ok(culet(command, drafter, "--target", target)).stdout.decode()
-            self.assertIn("drafter", text)
+            self.assertIn("draft", text)
             self.assert_error(culet(command, drafter, "--target", GEMMA), 1, drafter, "wide")
         shown = json.loads(self.ok(culet("show", drafter, "--target", target, "--json")).stdout)
-        self.assertEqual((shown["kind"], shown["context_bytes"]), ("drafter", 0))
+        self.assertEqual((shown["kind"], shown["context_bytes"]), ("draft", 0))
 
     def test_a_model_that_is_cut_meanwhile(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1089,7 +1089,7 @@ TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
             std::string::npos);
   p = llama("llama");
   p.config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}};
-  EXPECT_NE(refusal(p).find("the rope type 'yarn' is not known for this family"),
+  EXPECT_NE(refusal(p).find("the rope type \"yarn\" is not known for this family"),
             std::string::npos);
   for (const Json& odd : {Json("yarn"), Json(4.0), Json{{"factor", 4.0}}}) {
     p = llama("llama");
@@ -1106,11 +1106,11 @@ TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
   for (const bool gemma : {false, true}) {
     Published other = gemma ? gemma3("gemma3", true) : qwen("qwen3", "Qwen3ForCausalLM");
     other.config["hidden_act"] = other.config["hidden_activation"] = "relu";
-    EXPECT_NE(refusal(other).find("the activation 'relu' is not known"), std::string::npos);
+    EXPECT_NE(refusal(other).find("the activation \"relu\" is not known"), std::string::npos);
   }
   p = llama("llama");
   p.config["quantization_config"] = {{"quant_method", "gptq"}};
-  EXPECT_NE(refusal(p).find("its weights are quantized ('gptq')"), std::string::npos);
+  EXPECT_NE(refusal(p).find("its weights are quantized (\"gptq\")"), std::string::npos);
   p = gemma3("gemma3", false);
   p.config["layer_types"] = {"full_attention",    "sliding_attention", "sliding_attention",
                              "sliding_attention", "sliding_attention", "sliding_attention",

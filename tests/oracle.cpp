@@ -216,17 +216,19 @@ class Pass {
 
   void need(const Op& op, std::vector<Set>* needed, std::vector<Set>* keys) const {
     Set rows;
-    if (op.kind == OpKind::append) rows = (*keys)[static_cast<size_t>(op.attr.cache)];
+    if (op.kind == OpKind::append) rows = (*keys)[static_cast<size_t>(plan::cache_of(op))];
     for (const ValueId out : op.out) unite(&rows, (*needed)[static_cast<size_t>(out)]);
     if (op.kind == OpKind::attend) {
-      if (op.attr.cache == kNone) refuse(op, "attention without a cache");
-      const auto c = static_cast<size_t>(op.attr.cache);
+      if (plan::cache_of(op) == kNone) refuse(op, "attention without a cache");
+      const auto c = static_cast<size_t>(plan::cache_of(op));
       if (target_ == nullptr) unite(&(*keys)[c], visible_to(sights_[c], rows));
       unite(&(*needed)[static_cast<size_t>(op.in[0])], rows);
       return;
     }
     if (op.kind == OpKind::short_conv)
-      rows = with_rows_before(rows, plan_.states.at(static_cast<size_t>(op.attr.state)).rows);
+      rows = with_rows_before(
+          rows,
+          plan_.states.at(static_cast<size_t>(op.attr.as<plan::ShortConvAttributes>().state)).rows);
     for (const ValueId in : op.in) unite(&(*needed)[static_cast<size_t>(in)], rows);
   }
 
@@ -290,12 +292,15 @@ class Pass {
       case OpKind::concat:
         return concat(op);
       case OpKind::softcap:
-        return map(op, [c = op.attr.scalar](double x) { return c * std::tanh(x / c); });
+        return map(op, [c = op.attr.as<plan::SoftcapAttributes>().cap](double x) {
+          return c * std::tanh(x / c);
+        });
       case OpKind::split:
         return split(op);
       case OpKind::slice:
       case OpKind::view_layer:
-        return columns(op, op.out[0], static_cast<size_t>(op.attr.first));
+        return columns(op, op.out[0],
+                       static_cast<size_t>(op.attr.as<plan::ColumnsAttributes>().first));
       case OpKind::select_rows:
         columns(op, op.out[0], 0);
         value(op.out[0]).rotation = value(op.in[0]).rotation;
@@ -308,7 +313,8 @@ class Pass {
   }
 
   void embed(const Op& op) {
-    if (op.attr.by_position || op.attr.by_type) refuse(op, "rows picked by position or type");
+    if (op.attr.as<plan::EmbedAttributes>().by != plan::EmbedAttributes::By::kToken)
+      refuse(op, "rows picked by position or type");
     Rows64& out = value(op.out[0]);
     const std::vector<double>& table = weight(op, 0);
     for (size_t i = 0; i < out.index.size(); ++i) {
@@ -388,21 +394,23 @@ class Pass {
         double* y = out.row(i) + first;
         double sum = 0;
         for (size_t j = 0; j < n; ++j) sum += x[j] * x[j];
-        const double by = 1 / std::sqrt(sum / static_cast<double>(n) + op.attr.eps);
+        const double by =
+            1 / std::sqrt(sum / static_cast<double>(n) + op.attr.as<plan::NormAttributes>().eps);
         for (size_t j = 0; j < n; ++j) y[j] = x[j] * by * (w.empty() ? 1 : w[j]);
       }
     }
   }
 
   void rope(const Op& op) {
-    if (op.attr.rope_pinned && !value(op.out[0]).index.empty())
+    const auto& attr = op.attr.as<plan::RopeAttributes>();
+    if (attr.sinks && !value(op.out[0]).index.empty())
       refuse(op, "who reads the engine's second query");
     columns(op, op.out[0], 0);
-    value(op.out[0]).rotation = {op.attr.rope, op.attr.rope_adjacent};
+    value(op.out[0]).rotation = {attr.rope, attr.adjacent};
   }
 
   void append(const Op& op) {
-    const auto c = static_cast<size_t>(op.attr.cache);
+    const auto c = static_cast<size_t>(plan::cache_of(op));
     keys_.resize(plan_.caches.size());
     values_of_keys_.resize(plan_.caches.size());
     plain(op, 1);
@@ -464,20 +472,21 @@ class Pass {
   }
 
   void attend(const Op& op) {
-    const auto c = static_cast<size_t>(op.attr.cache);
+    const auto& attr = op.attr.as<plan::AttendAttributes>();
+    const auto c = static_cast<size_t>(plan::cache_of(op));
     Pass& owner = target_ != nullptr ? *target_ : *this;
     const auto own =
         static_cast<size_t>(target_ != nullptr ? plan_.caches[c].target : static_cast<int32_t>(c));
-    if (op.attr.mask != plan::Mask::kCausal) refuse(op, "this attention");
+    if (attr.mask != plan::Mask::kCausal) refuse(op, "this attention");
     const Rows64 &q = value(op.in[0]), &k = owner.value(owner.keys_.at(own)),
                  &v = owner.value(owner.values_of_keys_.at(own));
     if (!same(q.rotation, owner, k.rotation))
       refuse(op, "queries and keys that are rotated differently");
     Rows64& out = value(op.out[0]);
-    const size_t heads = static_cast<size_t>(op.attr.heads),
-                 shared = heads / static_cast<size_t>(op.attr.kv_heads),
-                 dim = static_cast<size_t>(op.attr.head_dim),
-                 value_dim = static_cast<size_t>(op.attr.value_dim);
+    const size_t heads = static_cast<size_t>(attr.heads),
+                 shared = heads / static_cast<size_t>(attr.kv_heads),
+                 dim = static_cast<size_t>(attr.head_dim),
+                 value_dim = static_cast<size_t>(attr.value_dim);
     std::vector<double> scores;
     std::vector<int64_t> seen;
     for (size_t i = 0; i < out.index.size(); ++i) {
@@ -490,8 +499,8 @@ class Pass {
         for (const int64_t s : seen) {
           double x = score(q.rotation, sights_[c].distance(p, s), q.at(p) + h * dim,
                            k.at(s) + h / shared * dim, dim) *
-                     op.attr.scale;
-          if (op.attr.softcap > 0) x = op.attr.softcap * std::tanh(x / op.attr.softcap);
+                     attr.scale;
+          if (attr.softcap > 0) x = attr.softcap * std::tanh(x / attr.softcap);
           scores.push_back(x);
         }
         const double max = *std::max_element(scores.begin(), scores.end());
@@ -519,11 +528,11 @@ class Pass {
   }
 
   void arithmetic(const Op& op) {
-    const auto how = op.attr.arithmetic;
+    const auto& attr = op.attr.as<plan::ArithmeticAttributes>();
+    const auto how = attr.arithmetic;
     if (op.in.size() == 1 && op.weights.empty()) {
       return map(op, [&](double x) {
-        return op.attr.scalar_first ? combine(how, op.attr.scalar, x)
-                                    : combine(how, x, op.attr.scalar);
+        return attr.scalar_first ? combine(how, attr.scalar, x) : combine(how, x, attr.scalar);
       });
     }
     const Rows64& a = plain(op, 0);

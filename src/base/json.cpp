@@ -4,6 +4,7 @@
 // the object. Depth is checked by a scan before parsing, so the message can say where.
 #include "base/json.h"
 
+#include "base/numbers.h"
 #include "base/utf8.h"
 
 #include <fmt/format.h>
@@ -157,6 +158,7 @@ Result<Json> parse_json(std::string_view text, int max_depth, uint64_t max_bytes
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("JSON error at byte {}: a NUL byte", nul + 1));
   }
+  const CLocale c_locale;  // the library reads numbers with strtod
   try {
     Builder builder;
     if (Json::sax_parse(text.begin(), text.end(), &builder)) return builder.take();

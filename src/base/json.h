@@ -18,8 +18,8 @@ constexpr uint64_t kJsonBytes = uint64_t{64} << 20;
 
 // RFC 8259 text in UTF-8. Refused: a syntax error (the message has the byte position), the same key
 // twice in one object, numbers no double holds, nesting deeper than max_depth, more than max_bytes.
-// Time and memory grow with the length of the text, whatever is in it. Include <nlohmann/json.hpp>
-// where the result is used.
+// The locale of the program does not matter. Time and memory grow with the length of the text,
+// whatever is in it. Include <nlohmann/json.hpp> where the result is used.
 Result<nlohmann::ordered_json> parse_json(std::string_view text, int max_depth = kJsonDepth,
                                           uint64_t max_bytes = kJsonBytes);
 

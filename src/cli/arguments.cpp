@@ -1,9 +1,11 @@
 // Takes argv and the environment, gives one command's arguments or a usage error.
 //
-// Each command has one function that declares its flags beside the fields they fill; help texts end
-// with examples because those are read first. Flags win over environment variables, and a variable
-// with a value nobody understands is an error like a flag with one: what is spelled wrong must not
-// be silently ignored.
+// Each command has one function that declares its flags beside the fields they fill, and one row in
+// all_commands(); help texts end with examples because those are read first. Flags win over
+// environment variables, and a variable with a value nobody understands is an error like a flag
+// with one: what is spelled wrong must not be silently ignored.
+#include "cli/command_app.h"
+#include "cli/commands.h"
 #include "cli/completion.h"
 #include "cli/flags.h"
 #include "cli/manual.h"
@@ -14,7 +16,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -25,117 +29,132 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
+// The whole text as a number, whatever the locale; nothing if it is none, or none of this type.
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && at == end && !text.empty() ? std::optional(value) : std::nullopt;
+}
+
 constexpr std::string_view kAbout =
     "Runs open language models on this machine's processor.\n"
     "MODEL is the path of a GGUF file, or a name: culet list shows those on this machine.";
 
-constexpr std::string_view kFooter =
-    "Environment:\n"
-    "  CULET_ISA=NAME        instruction set to use instead of the best one (culet show lists it)\n"
-    "  CULET_THREADS=N       threads when --threads is not given\n"
-    "  CULET_FUSE=off        run the plan without fused operations (same bits, slower)\n"
-    "  CULET_ARCH_DIR=DIR    what --arch-dir says\n"
-    "  CULET_CACHE=DIR       where culet pull puts models (default ~/.cache/culet/models)\n"
-    "\nExamples:\n"
-    "  culet pull smollm2\n"
-    "  culet run smollm2 \"Why is the sky blue?\"\n"
-    "  culet show model.gguf\n"
-    "  culet COMMAND --help\n"
-    "\nExit status: 0 done, 1 it failed, 2 a wrong command line or variable, 130 Ctrl-C\n"
-    "(143 SIGTERM).";
+Help main_help() {
+  return {
+      {HelpTerms{
+           "Environment",
+           {{"CULET_ISA=NAME",
+             "instruction set to use instead of the best one (culet show lists it)"},
+            {"CULET_THREADS=N", "threads when --threads is not given"},
+            {"CULET_FUSE=off", "run the plan without fused operations (same bits, slower)"},
+            {"CULET_ARCH_DIR=DIR", "what --arch-dir says"},
+            {"CULET_CACHE=DIR", "where culet pull puts models (default ~/.cache/culet/models)"}}},
+       examples({"culet pull smollm2", "culet run smollm2 \"Why is the sky blue?\"",
+                 "culet show model.gguf", "culet COMMAND --help"}),
+       HelpText{"Exit status: 0 done, 1 it failed, 2 a wrong command line or variable, 130 Ctrl-C\n"
+                "(143 SIGTERM)."}}};
+}
 
-constexpr std::string_view kRunFooter =
-    "The same command gives the same text: the seed is 0 unless you say otherwise. Defaults of\n"
-    "sampling are those that the model file names, if it names any (culet show).\n"
-    "Ctrl-C stops the answer and keeps what is there.\n"
-    "\nExamples:\n"
-    "  culet run model.gguf \"Name three rivers.\"\n"
-    "  culet run model.gguf --system \"Answer in one word.\" \"Capital of France?\" --temp 0\n"
-    "  culet run model.gguf --raw \"Once upon a time\" -n 100 --seed 7\n"
-    "  culet run model.gguf --jsonl \"Hello\" | jq -r 'select(.event==\"text\").text'\n"
-    "  culet run model.gguf \"Hello\" --save talk && culet run model.gguf \"And then?\" --resume "
-    "talk\n"
-    "  git diff | culet run model.gguf -q --ctx 8192";
+Help run_help() {
+  return {
+      {HelpText{"The same command gives the same text: the seed is 0 unless you say otherwise. "
+                "Defaults of\n"
+                "sampling are those that the model file names, if it names any (culet show).\n"
+                "Ctrl-C stops the answer and keeps what is there."},
+       examples(
+           {"culet run model.gguf \"Name three rivers.\"",
+            "culet run model.gguf --system \"Answer in one word.\" \"Capital of France?\" --temp 0",
+            "culet run model.gguf --raw \"Once upon a time\" -n 100 --seed 7",
+            "culet run model.gguf --jsonl \"Hello\" | jq -r 'select(.event==\"text\").text'",
+            "culet run model.gguf \"Hello\" --save talk && culet run model.gguf \"And then?\" "
+            "--resume talk",
+            "git diff | culet run model.gguf -q --ctx 8192"})}};
+}
 
-constexpr std::string_view kTokenizeFooter =
-    "Prints a JSON array of token ids. Standard input is taken byte for byte.\n"
-    "\nExamples:\n"
-    "  culet tokenize model.gguf \"Hello, world\"\n"
-    "  culet tokenize model.gguf --no-bos - < book.txt\n"
-    "  culet tokenize model.gguf --parse-special \"<|im_start|>user\"";
+Help tokenize_help() {
+  return {{HelpText{"Prints a JSON array of token ids. Standard input is taken byte for byte."},
+           examples({"culet tokenize model.gguf \"Hello, world\"",
+                     "culet tokenize model.gguf --no-bos - < book.txt",
+                     "culet tokenize model.gguf --parse-special \"<|im_start|>user\""})}};
+}
 
-constexpr std::string_view kScoreFooter =
-    "Prints a JSON line a token: {pos, id, text, nll, entropy, top}. nll, entropy and top "
-    "describe the\n"
-    "distribution that predicted this token (null for the first); nats, from raw logits. The last "
-    "line\n"
-    "is {tokens, mean_nll, perplexity, next}; next is the distribution after the last token. With\n"
-    "--stream the text may have any length, or never end: it is read and scored as it comes, and\n"
-    "the last line says how many tokens are evicted.\n"
-    "\nExamples:\n"
-    "  culet score model.gguf book.txt | tail -1\n"
-    "  tail -f log.txt | culet score model.gguf --stream --top 0\n"
-    "  culet score model.gguf --stream part1.txt --save day1 && culet score model.gguf --stream "
-    "part2.txt --resume day1\n"
-    "  echo -n \"The sky is blue\" | culet score model.gguf --top 3\n"
-    "  echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32";
+Help score_help() {
+  return {
+      {HelpText{"Prints a JSON line a token: {pos, id, text, nll, entropy, top}. nll, entropy and "
+                "top describe the\n"
+                "distribution that predicted this token (null for the first); nats, from raw "
+                "logits. The last line\n"
+                "is {tokens, mean_nll, perplexity, next}; next is the distribution after the last "
+                "token. With\n"
+                "--stream the text may have any length, or never end: it is read and scored as it "
+                "comes, and\n"
+                "the last line says how many tokens are evicted."},
+       examples({"culet score model.gguf book.txt | tail -1",
+                 "tail -f log.txt | culet score model.gguf --stream --top 0",
+                 "culet score model.gguf --stream part1.txt --save day1 && culet score model.gguf "
+                 "--stream part2.txt --resume day1",
+                 "echo -n \"The sky is blue\" | culet score model.gguf --top 3",
+                 "echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32"})}};
+}
 
-constexpr std::string_view kEmbedFooter =
-    "Prints a JSON line a text: its vector as an array of numbers, or with --json an object\n"
-    "{index, text, tokens, vector}. MODEL is an encoder with a pooling (culet show says so); a "
-    "text\n"
-    "is never cut: one that is longer than the model reads, or empty, is an error before any "
-    "work.\n"
-    "\nExamples:\n"
-    "  culet embed model.gguf \"The first text\" \"The second one\"\n"
-    "  culet embed model.gguf --file texts.txt --normalize > vectors.jsonl\n"
-    "  culet embed model.gguf --json < texts.txt | jq '.vector | length'";
+Help embed_help() {
+  return {{HelpText{"Prints a JSON line a text: its vector as an array of numbers, or with --json "
+                    "an object\n"
+                    "{index, text, tokens, vector}. MODEL is an encoder with a pooling (culet show "
+                    "says so); a text\n"
+                    "is never cut: one that is longer than the model reads, or empty, is an error "
+                    "before any work."},
+           examples({"culet embed model.gguf \"The first text\" \"The second one\"",
+                     "culet embed model.gguf --file texts.txt --normalize > vectors.jsonl",
+                     "culet embed model.gguf --json < texts.txt | jq '.vector | length'"})}};
+}
 
-constexpr std::string_view kShowFooter =
-    "Examples:\n"
-    "  culet show model.gguf\n"
-    "  culet show model.gguf --json | jq .tensor_types";
+Help show_help() {
+  return {{examples({"culet show model.gguf", "culet show model.gguf --json | jq .tensor_types"})}};
+}
 
-constexpr std::string_view kListFooter =
-    "Shows the Ollama store, the Hugging Face cache and culet's own cache folder, and what the\n"
-    "catalogue has besides.\n"
-    "\nExamples:\n"
-    "  culet list\n"
-    "  culet list --json | jq -r '.models[].name'";
+Help list_help() {
+  return {{HelpText{"Shows the Ollama store, the Hugging Face cache and culet's own cache folder, "
+                    "and what the\n"
+                    "catalogue has besides."},
+           examples({"culet list", "culet list --json | jq -r '.models[].name'"})}};
+}
 
-constexpr std::string_view kRemoveFooter =
-    "Models in the Ollama store and the Hugging Face cache are not culet's, and stay.\n"
-    "\nExamples:\n"
-    "  culet rm smollm2\n"
-    "  culet rm hf:Qwen/Qwen3-0.6B-GGUF:Q8_0";
+Help remove_help() {
+  return {
+      {HelpText{"Models in the Ollama store and the Hugging Face cache are not culet's, and stay."},
+       examples({"culet rm smollm2", "culet rm hf:Qwen/Qwen3-0.6B-GGUF:Q8_0"})}};
+}
 
-constexpr std::string_view kCompletionFooter =
-    "Prints a script that completes commands, options and names of models. Packages bring it "
-    "along;\n"
-    "without one, put the line for your shell into its start-up file.\n"
-    "\nExamples:\n"
-    "  source <(culet completion bash)\n"
-    "  source <(culet completion zsh)\n"
-    "  culet completion fish | source";
+Help completion_help() {
+  return {{HelpText{"Prints a script that completes commands, options and names of models. "
+                    "Packages bring it along;\n"
+                    "without one, put the line for your shell into its start-up file."},
+           examples({"source <(culet completion bash)", "source <(culet completion zsh)",
+                     "culet completion fish | source"})}};
+}
 
-constexpr std::string_view kPullFooter =
-    "Prints the path of each model. Ctrl-C keeps what is there; the same command continues.\n"
-    "\nExamples:\n"
-    "  culet pull smollm2\n"
-    "  culet pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
-    "  culet pull ollama:qwen3:0.6b\n"
-    "\nEnvironment: CULET_CACHE, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, PIP_INDEX_URL, "
-    "https_proxy,\n"
-    "SSL_CERT_FILE (docs/models.md).";
+Help pull_help() {
+  return {{HelpText{"Prints the path of each model. Ctrl-C keeps what is there; the same command "
+                    "continues."},
+           examples({"culet pull smollm2", "culet pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0",
+                     "culet pull ollama:qwen3:0.6b"}),
+           HelpText{"Environment: CULET_CACHE, HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, "
+                    "PIP_INDEX_URL, https_proxy,\n"
+                    "SSL_CERT_FILE (docs/models.md)."}}};
+}
 
 }  // namespace
 
 CLI::Validator number_in(double low, double high, const std::string& words) {
   return CLI::Validator(
       [low, high, words](std::string& input) {
-        double value = 0;
-        const bool ok = CLI::detail::lexical_cast(input, value) && value >= low && value <= high;
-        return ok ? std::string() : "\"" + input + "\" is not " + words;
+        const auto value = parse_number<double>(input);
+        return value && *value >= low && *value <= high ? std::string()
+                                                        : "\"" + input + "\" is not " + words;
       },
       "", "");
 }
@@ -144,24 +163,14 @@ namespace {
 
 // The parser itself would wrap -1 around.
 std::string check_seed(std::string& input) {
-  uint64_t seed = 0;
-  const char* end = input.data() + input.size();
-  const auto [at, error] = std::from_chars(input.data(), end, seed);
-  const bool ok = error == std::errc() && at == end;
-  return ok ? "" : "\"" + input + "\" is not a whole number from 0 to 18446744073709551615";
+  return parse_number<uint64_t>(input)
+             ? ""
+             : "\"" + input + "\" is not a whole number from 0 to 18446744073709551615";
 }
-
-std::string footer(std::string_view text) { return std::string(text); }
 
 }  // namespace
 
 // ---------------------------------------------------------------- commands
-
-CLI::App* add_command(CLI::App* app, const std::string& name, const std::string& what) {
-  CLI::App* command = app->add_subcommand(name, what);
-  command->group("Commands");
-  return command;
-}
 
 void add_model(CLI::App* command, ModelArguments* model) {
   command->add_option("MODEL", model->path, "Path of a GGUF file, or a name that culet list shows")
@@ -273,7 +282,10 @@ std::string parse_bias(const std::string& text, LogitBias* bias) {
       bias->bias = -std::numeric_limits<float>::infinity();
       return "";
     }
-    if (CLI::detail::lexical_cast(value, bias->bias)) return "";
+    if (const auto number = parse_number<float>(value)) {
+      bias->bias = *number;
+      return "";
+    }
   }
   return "\"" + text + "\" is not ID=B, a token id and a number or -inf";
 }
@@ -341,8 +353,7 @@ void add_sampling(CLI::App* command, SamplingArguments* sampling) {
       ->capture_default_str();
 }
 
-CLI::App* add_run(CLI::App* app, RunArguments* run) {
-  CLI::App* command = add_command(app, "run", "Answer a prompt, or continue a text");
+void declare_run(CLI::App* command, RunArguments* run) {
   add_model_to_run(command, &run->model);
   command->add_option("PROMPT", run->prompt,
                       "What to answer; \"-\", or no PROMPT and a pipe: standard input");
@@ -386,8 +397,6 @@ CLI::App* add_run(CLI::App* app, RunArguments* run) {
       ->check(number_in(0, 1000, "a number of tokens from 0 to 1000"));
   command->add_flag("--jsonl", run->jsonl, "Print events as JSON, one a line");
   command->add_flag("-q,--quiet", run->quiet, "No progress and no timing on standard error");
-  command->footer(footer(kRunFooter));
-  return command;
 }
 
 void add_no_bos(CLI::App* command, bool* add_special) {
@@ -396,20 +405,15 @@ void add_no_bos(CLI::App* command, bool* add_special) {
       "Without the beginning and end tokens that the model asks for");
 }
 
-CLI::App* add_tokenize(CLI::App* app, TokenizeArguments* tokenize) {
-  CLI::App* command = add_command(app, "tokenize", "Print the token ids of a text");
+void declare_tokenize(CLI::App* command, TokenizeArguments* tokenize) {
   add_model(command, &tokenize->model);
   command->add_option("TEXT", tokenize->text, "The text; \"-\" or nothing: standard input");
   add_no_bos(command, &tokenize->add_special);
   command->add_flag("--parse-special", tokenize->parse_special,
                     "Text that spells a control token becomes that token");
-  command->footer(footer(kTokenizeFooter));
-  return command;
 }
 
-CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
-  CLI::App* command =
-      add_command(app, "score", "Print how well the model predicts each token of a text");
+void declare_score(CLI::App* command, ScoreArguments* score) {
   add_model_to_run(command, &score->model);
   command->add_option("FILE", score->file, "File with the text; \"-\" or nothing: standard input");
   command->add_flag("--ids", score->ids,
@@ -422,12 +426,9 @@ CLI::App* add_score(CLI::App* app, ScoreArguments* score) {
              "Tokens of context (default: those of the text; with --stream 4096, or what the model "
              "has if less)");
   add_snapshots(command, &score->memory);
-  command->footer(footer(kScoreFooter));
-  return command;
 }
 
-CLI::App* add_embed(CLI::App* app, EmbedArguments* embed) {
-  CLI::App* command = add_command(app, "embed", "Print the vectors of texts");
+void declare_embed(CLI::App* command, EmbedArguments* embed) {
   add_model_to_run(command, &embed->model);
   CLI::Option* texts = command->add_option(
       "TEXT", embed->texts, "The texts; \"-\" or nothing: standard input, a text a line");
@@ -436,12 +437,9 @@ CLI::App* add_embed(CLI::App* app, EmbedArguments* embed) {
       ->excludes(texts);
   command->add_flag("--json", embed->json, "Print an object a text instead of the vector alone");
   command->add_flag("--normalize", embed->normalize, "Make every vector 1 long (L2)");
-  command->footer(footer(kEmbedFooter));
-  return command;
 }
 
-CLI::App* add_show(CLI::App* app, ShowArguments* show) {
-  CLI::App* command = add_command(app, "show", "Print what is in a model file");
+void declare_show(CLI::App* command, ShowArguments* show) {
   add_model_to_run(command, &show->model);
   add_target(command, &show->model);
   command->add_flag("--json", show->json, "Print JSON");
@@ -449,39 +447,31 @@ CLI::App* add_show(CLI::App* app, ShowArguments* show) {
                     "Compute the sha256 where it is not known: reads the whole file");
   add_memory(command, &show->memory,
              "Tell the memory for this many tokens (default: 4096, or what the model has if less)");
-  command->footer(footer(kShowFooter));
-  return command;
 }
 
-CLI::App* add_list(CLI::App* app, ListArguments* list) {
-  CLI::App* command = add_command(app, "list", "Print the models of this machine");
+void declare_list(CLI::App* command, ListArguments* list) {
   command->add_flag("--json", list->json, "Print JSON");
-  command->footer(footer(kListFooter));
-  return command;
 }
 
-CLI::App* add_remove(CLI::App* app, RemoveArguments* remove) {
-  CLI::App* command = add_command(app, "rm", "Remove models that culet pull has fetched");
+void declare_remove(CLI::App* command, RemoveArguments* remove) {
   command->add_option("NAME", remove->names, "Name or path of a model in culet's cache folder")
       ->required();
-  command->footer(footer(kRemoveFooter));
-  return command;
 }
 
-CLI::App* add_pull(CLI::App* app, PullArguments* pull) {
-  CLI::App* command = add_command(app, "pull", "Fetch models; nothing else uses the network");
+void declare_pull(CLI::App* command, PullArguments* pull) {
   command
       ->add_option("NAME", pull->names,
                    "hf:org/repo[@revision][:quant], ollama:name[:tag], or a name of the catalogue")
       ->required();
   command->add_flag("-q,--quiet", pull->quiet, "No progress on standard error");
-  command->footer(footer(kPullFooter));
-  return command;
 }
 
-CLI::App* add_completion(CLI::App* app, std::string* shell) {
-  CLI::App* command = add_command(app, "completion", "Print a script for completion in a shell");
-  command->add_option("SHELL", *shell, "bash, zsh or fish")
+struct CompletionArguments {
+  std::string shell;
+};
+
+void declare_completion(CLI::App* command, CompletionArguments* completion) {
+  command->add_option("SHELL", completion->shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::Validator(
           [](std::string& name) {
@@ -490,8 +480,6 @@ CLI::App* add_completion(CLI::App* app, std::string* shell) {
           },
           "", ""))
       ->type_name("bash|zsh|fish");
-  command->footer(footer(kCompletionFooter));
-  return command;
 }
 
 // ---------------------------------------------------------------- environment
@@ -527,12 +515,12 @@ Result<void> read_fuse(ModelOptions* options) {
 Result<void> read_threads(ModelOptions* options) {
   const std::string value = variable("CULET_THREADS");
   if (value.empty() || options->threads > 0) return {};
-  int threads = 0;
-  if (!CLI::detail::lexical_cast(value, threads) || threads < 1 || threads > kMaxThreads) {
+  const auto threads = parse_number<int>(value);
+  if (!threads || *threads < 1 || *threads > kMaxThreads) {
     return fail(ErrorCode::kInvalidArgument,
                 "CULET_THREADS is \"" + value + "\"; use a number from 1 to 1024, or unset it");
   }
-  options->threads = threads;
+  options->threads = *threads;
   return {};
 }
 
@@ -543,25 +531,60 @@ Result<void> read_environment(ModelOptions* options) {
   return read_threads(options);
 }
 
-template <class T>
-Result<Arguments> with_environment(T arguments) {
-  CULET_TRY_VOID(read_environment(&arguments.model.options));
-  return Arguments(std::move(arguments));
-}
+// ---------------------------------------------------------------- what a command line leaves open
 
-// ---------------------------------------------------------------- the whole
-
-Result<RunArguments> check_run(RunArguments run) {
-  if (run.generate.logprobs >= 0 && !run.jsonl) {
+// The context is that of the longest session to come: models whose rotation follows it are made
+// ready for it.
+Result<void> complete_arguments(RunArguments* run) {
+  if (run->generate.logprobs >= 0 && !run->jsonl) {
     return fail(ErrorCode::kInvalidArgument,
                 "--logprobs needs --jsonl, which has a place for them; add it");
   }
-  if (run.raw && run.system) {
+  if (run->raw && run->system) {
     return fail(ErrorCode::kInvalidArgument,
                 "--system needs the chat template, which --raw leaves out; drop one of them");
   }
-  return run;
+  run->model.options.context = run->memory.context;
+  return read_environment(&run->model.options);
 }
+
+Result<void> complete_arguments(ScoreArguments* score) {
+  score->model.options.context = score->memory.context;
+  return read_environment(&score->model.options);
+}
+
+Result<void> complete_arguments(ShowArguments* show) {
+  show->model.options.context = show->memory.context;
+  return read_environment(&show->model.options);
+}
+
+Result<void> complete_arguments(ExplainArguments* explain) {
+  if (explain->profile) explain->model.options.context = explain->prompt + explain->generated;
+  return read_environment(&explain->model.options);
+}
+
+Result<void> complete_arguments(BenchArguments* bench) {
+  int64_t deepest = 0;
+  for (const int64_t depth : bench->depths) deepest = std::max(deepest, depth);
+  bench->model.options.context = deepest + std::max(bench->prompt, bench->generated);
+  return read_environment(&bench->model.options);
+}
+
+Result<void> complete_arguments(ArchArguments* arch) {
+  if (arch->arch_dir.empty()) arch->arch_dir = variable("CULET_ARCH_DIR");
+  return {};
+}
+
+template <class T>
+Result<void> complete_arguments(T* arguments) {
+  if constexpr (requires { arguments->model.options; }) {
+    return read_environment(&arguments->model.options);
+  } else {
+    return {};
+  }
+}
+
+// ---------------------------------------------------------------- the commands
 
 // What no command has: an unknown option, else a word too many.
 std::string extra_text(const CLI::App& app) {
@@ -604,111 +627,115 @@ SamplerOptions SamplingArguments::over(SamplerOptions defaults) const {
 
 namespace {
 
-// Every command with the place of its arguments.
-struct Commands {
-  RunArguments run;
-  TokenizeArguments tokenize;
-  ScoreArguments score;
-  EmbedArguments embed;
-  ExplainArguments explain;
-  BenchArguments bench;
-  ArchArguments arch;
-  ShowArguments show;
-  ListArguments list;
-  RemoveArguments remove;
-  PullArguments pull;
-  QuantizeArguments quantize;
-  ConvertArguments convert;
-  std::string shell;
-  CLI::App app{std::string(kAbout), "culet"};
+// A command: what it is called, what it reads, and what it does once that is read.
+struct Command {
+  std::string name, what;
+  Help help;
+  std::function<void(CLI::App*)> declare;
+  std::function<Result<Action>()> action;
+};
 
-  Commands() {
-    app.footer(footer(kFooter));
+template <class T, class Run>
+Command command(std::string name, std::string what, Help help, void (*declare)(CLI::App*, T*),
+                Run run) {
+  const auto arguments = std::make_shared<T>();
+  return {std::move(name), std::move(what), std::move(help),
+          [=](CLI::App* app) { declare(app, arguments.get()); },
+          [=]() -> Result<Action> {
+            CULET_TRY_VOID(complete_arguments(arguments.get()));
+            return Action([=](Output& out) { return run(*arguments, out); });
+          }};
+}
+
+Result<int> explain_or_profile(const ExplainArguments& arguments, Output& out) {
+  return arguments.profile ? profile_command(arguments, out) : explain_command(arguments, out);
+}
+
+Result<int> completion_command(const CompletionArguments& arguments, Output& out) {
+  CULET_TRY(const std::string script, completion_script(arguments.shell));
+  out.write(script);
+  return kExitOk;
+}
+
+// The one list of commands, in the order of help, manual page and completion.
+std::vector<Command> all_commands() {
+  return {
+      command("run", "Answer a prompt, or continue a text", run_help(), declare_run, run_command),
+      command("tokenize", "Print the token ids of a text", tokenize_help(), declare_tokenize,
+              tokenize_command),
+      command("score", "Print how well the model predicts each token of a text", score_help(),
+              declare_score, score_command),
+      command("embed", "Print the vectors of texts", embed_help(), declare_embed, embed_command),
+      command("explain", "Print the plan that runs the model", explain_help(), declare_explain,
+              explain_or_profile),
+      command("bench", "Measure tokens per second", bench_help(), declare_bench, bench_command),
+      command("arch", "Look at architecture files", arch_help(), declare_arch, arch_command),
+      command("show", "Print what is in a model file", show_help(), declare_show, show_command),
+      command("list", "Print the models of this machine", list_help(), declare_list, list_command),
+      command("rm", "Remove models that culet pull has fetched", remove_help(), declare_remove,
+              remove_command),
+      command("pull", "Fetch models; nothing else uses the network", pull_help(), declare_pull,
+              pull_command),
+      command("quantize", "Write a model with its weights in another type", quantize_help(),
+              declare_quantize, quantize_command),
+      command("convert", "Write a GGUF file of a published folder", convert_help(), declare_convert,
+              convert_command),
+      command("completion", "Print a script for completion in a shell", completion_help(),
+              declare_completion, completion_command),
+  };
+}
+
+// The parser with every command declared.
+struct CommandLine {
+  std::vector<Command> commands = all_commands();
+  CommandApp app{"culet", std::string(kAbout), main_help(), nullptr};
+
+  CommandLine() {
+    app.set_help_flag("-h,--help", "Print this help message and exit");
     app.set_version_flag("--version", "culet " + std::string(version()),
                          "Print the version and exit");
     app.require_subcommand(0, 1);
     app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-    add_run(&app, &run);
-    add_tokenize(&app, &tokenize);
-    add_score(&app, &score);
-    add_embed(&app, &embed);
-    add_explain(&app, &explain);
-    add_bench(&app, &bench);
-    add_arch(&app, &arch);
-    add_show(&app, &show);
-    add_list(&app, &list);
-    add_remove(&app, &remove);
-    add_pull(&app, &pull);
-    add_quantize(&app, &quantize);
-    add_convert(&app, &convert);
-    add_completion(&app, &shell);
+    for (const Command& command : commands) {
+      CLI::App* declared = add_command(&app, command.name, command.what, command.help);
+      declared->group("Commands");
+      command.declare(declared);
+    }
   }
 
   // Of the command that was parsed.
-  Result<Arguments> arguments();
-
- private:
-  void set_contexts();
+  Result<Action> action() const;
 };
 
-// What a model is made ready for whose rotation follows the context: the longest session to come.
-void Commands::set_contexts() {
-  run.model.options.context = run.memory.context;
-  score.model.options.context = score.memory.context;
-  show.model.options.context = show.memory.context;
-  if (explain.profile) explain.model.options.context = explain.prompt + explain.generated;
-  int64_t deepest = 0;
-  for (const int64_t depth : bench.depths) deepest = std::max(deepest, depth);
-  bench.model.options.context = deepest + std::max(bench.prompt, bench.generated);
+Result<Action> CommandLine::action() const {
+  std::string names;
+  for (const Command& command : commands) {
+    if (app.got_subcommand(command.name)) return command.action();
+    names += (names.empty() ? "" : &command == &commands.back() ? " or " : ", ");
+    names += command.name;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              "no command was given; use " + names + " (see culet --help)");
 }
 
-Result<Arguments> Commands::arguments() {
-  const auto chosen = app.get_subcommands();
-  if (chosen.empty()) {
-    std::string names;
-    const auto all = app.get_subcommands([](const CLI::App*) { return true; });
-    for (const CLI::App* command : all) {
-      names += (command == all.front() ? "" : command == all.back() ? " or " : ", ");
-      names += command->get_name();
-    }
-    return fail(ErrorCode::kInvalidArgument,
-                "no command was given; use " + names + " (see culet --help)");
-  }
-  set_contexts();
-  const std::string name = chosen.front()->get_name();
-  if (name == "run") {
-    CULET_TRY(run, check_run(std::move(run)));
-    return with_environment(std::move(run));
-  }
-  if (name == "tokenize") return with_environment(std::move(tokenize));
-  if (name == "score") return with_environment(std::move(score));
-  if (name == "embed") return with_environment(std::move(embed));
-  if (name == "explain") return with_environment(std::move(explain));
-  if (name == "bench") return with_environment(std::move(bench));
-  if (name == "arch") {
-    if (arch.arch_dir.empty()) arch.arch_dir = variable("CULET_ARCH_DIR");
-    return Arguments(std::move(arch));
-  }
-  if (name == "show") return with_environment(std::move(show));
-  if (name == "list") return Arguments(list);
-  if (name == "rm") return Arguments(std::move(remove));
-  if (name == "pull") return Arguments(std::move(pull));
-  if (name == "quantize") return with_environment(std::move(quantize));
-  if (name == "convert") return with_environment(std::move(convert));
-  CULET_TRY(std::string script, completion_script(shell));
-  return Page{std::move(script)};
+Action print(std::string text) {
+  return [text = std::move(text)](Output& out) -> Result<int> {
+    out.write(text);
+    return kExitOk;
+  };
 }
 
 // What completion scripts and the build call; no part of the command line that people see.
-std::optional<Arguments> internal_command(std::span<const char* const> words) {
+std::optional<Action> internal_command(std::span<const char* const> words) {
   if (words.empty()) return std::nullopt;
   const std::string_view name = words.front();
   const auto rest = words.subspan(1);
   if (name == "__complete") {
-    return CompleteArguments{{rest.begin(), rest.end()}, variable("CULET_ARCH_DIR")};
+    const CompleteArguments arguments{{rest.begin(), rest.end()}, variable("CULET_ARCH_DIR")};
+    return [arguments](Output& out) { return complete_command(arguments, out); };
   }
   if (name == "__manual") {
-    return Page{manual_page(command_reference(), version(), rest.empty() ? "" : rest.front())};
+    return print(manual_page(command_reference(), version(), rest.empty() ? "" : rest.front()));
   }
   return std::nullopt;
 }
@@ -733,25 +760,25 @@ void refuse_empty_names(CLI::App* app) {
 
 }  // namespace
 
-CommandEntry command_reference() { return read_command(Commands().app); }
+CommandEntry command_reference() { return read_command(CommandLine().app); }
 
-Result<Arguments> parse_arguments(int argc, const char* const* argv) {
+Result<Action> parse_arguments(int argc, const char* const* argv) {
   if (argc > 1) {
     auto internal = internal_command({argv + 1, static_cast<size_t>(argc - 1)});
     if (internal) return std::move(*internal);
   }
-  Commands commands;
-  refuse_empty_names(&commands.app);
+  CommandLine line;
+  refuse_empty_names(&line.app);
   try {
-    commands.app.parse(argc, argv);
+    line.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    return Page{commands.app.help()};
+    return print(line.app.help());
   } catch (const CLI::CallForVersion& page) {
-    return Page{std::string(page.what()) + "\n"};
+    return print(std::string(page.what()) + "\n");
   } catch (const CLI::ParseError& error) {
-    return usage_error(commands.app, error);
+    return usage_error(line.app, error);
   }
-  return commands.arguments();
+  return line.action();
 }
 
 }  // namespace culet::cli

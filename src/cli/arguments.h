@@ -1,15 +1,16 @@
 // What the user asked for: the command line and the CULET_* environment variables, checked.
 #pragma once
 
+#include "cli/console.h"
 #include "cli/kv.h"
 #include "cli/memory.h"
 #include "culet/convert.h"
 #include "culet/culet.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace culet::cli {
@@ -126,17 +127,10 @@ struct CompleteArguments {
   std::string arch_dir;
 };
 
-// A page of text that was asked for: help, the version, the manual page, a completion script.
-struct Page {
-  std::string text;
-};
-
-using Arguments = std::variant<Page, RunArguments, TokenizeArguments, ScoreArguments,
-                               EmbedArguments, ExplainArguments, ShowArguments, ListArguments,
-                               RemoveArguments, PullArguments, BenchArguments, ArchArguments,
-                               QuantizeArguments, ConvertArguments, CompleteArguments>;
+// What the command line asks for, ready to be done; gives the exit status.
+using Action = std::function<Result<int>(Output& out)>;
 
 // Errors (all of them usage errors): one sentence that says which help to read.
-Result<Arguments> parse_arguments(int argc, const char* const* argv);
+Result<Action> parse_arguments(int argc, const char* const* argv);
 
 }  // namespace culet::cli

@@ -16,40 +16,6 @@ std::string joined(const std::vector<std::string>& words, const std::string& bet
   return text;
 }
 
-std::string quantize_footer() {
-  return "F32 to MXFP4: every matrix gets that type. Q5_K_M to Q3_K_S: mixes, which give more bits "
-         "to\n"
-         "the tensors that need them (docs/quantization.md). Vectors, norms, routers and\n"
-         "convolutions stay as they are. Start from F32, BF16 or F16 weights: what a smaller type\n"
-         "has lost does not come back. The same command gives the same bytes on every machine.\n"
-         "WHICH is a name of tensors, in which * stands for anything, or one of these roles:\n"
-         "  " +
-         joined(tensor_roles(), " ") +
-         "\n"
-         "\nExamples:\n"
-         "  culet quantize model-bf16.gguf model-q4.gguf Q4_K_M\n"
-         "  culet quantize model-bf16.gguf model.gguf Q4_0 --keep head=Q8_0 --keep embd=Q8_0\n"
-         "  culet quantize model-bf16.gguf model.gguf Q5_K --keep 'blk.0.*=Q8_0'\n"
-         "  culet quantize model-bf16.gguf model-q4.gguf Q4_K_M --check book.txt";
-}
-
-std::string convert_footer() {
-  return "The folder is one that a model was published in: config.json, *.safetensors, "
-         "tokenizer.json "
-         "or\n"
-         "tokenizer.model. Its class (\"architectures\" in config.json) must be one of these:\n"
-         "  " +
-         joined(convertible_models(), " ") +
-         "\n"
-         "or of the family file that --family names (docs/formats/family.md). What a file could "
-         "not "
-         "say,\n"
-         "or would lack, is an error.\n"
-         "\nExamples:\n"
-         "  culet convert SmolLM2-135M-Instruct smollm2.gguf\n"
-         "  culet convert Qwen3-0.6B qwen3.gguf --type Q4_K_M --keep head=Q8_0";
-}
-
 CLI::Validator one_of(const std::vector<std::string>& names, const std::string& what) {
   return CLI::Validator(
       [names, what](std::string& word) {
@@ -90,9 +56,39 @@ void add_output(CLI::App* command, bool* json, bool* quiet) {
 
 }  // namespace
 
-CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize) {
-  CLI::App* command =
-      add_command(app, "quantize", "Write a model with its weights in another type");
+Help quantize_help() {
+  return {
+      {HelpText{
+           "F32 to MXFP4: every matrix gets that type. Q5_K_M to Q3_K_S: mixes, which give more "
+           "bits to\n"
+           "the tensors that need them (docs/quantization.md). Vectors, norms, routers and\n"
+           "convolutions stay as they are. Start from F32, BF16 or F16 weights: what a smaller "
+           "type\n"
+           "has lost does not come back. The same command gives the same bytes on every "
+           "machine.\n"
+           "WHICH is a name of tensors, in which * stands for anything, or one of these roles:"},
+       HelpLines{"", {joined(tensor_roles(), " ")}},
+       examples({"culet quantize model-bf16.gguf model-q4.gguf Q4_K_M",
+                 "culet quantize model-bf16.gguf model.gguf Q4_0 --keep head=Q8_0 --keep "
+                 "embd=Q8_0",
+                 "culet quantize model-bf16.gguf model.gguf Q5_K --keep 'blk.0.*=Q8_0'",
+                 "culet quantize model-bf16.gguf model-q4.gguf Q4_K_M --check book.txt"})}};
+}
+
+Help convert_help() {
+  return {{HelpText{"The folder is one that a model was published in: config.json, *.safetensors, "
+                    "tokenizer.json or\n"
+                    "tokenizer.model. Its class (\"architectures\" in config.json) must be one of "
+                    "these:"},
+           HelpLines{"", {joined(convertible_models(), " ")}},
+           HelpText{"or of the family file that --family names (docs/formats/family.md). What a "
+                    "file could not say,\n"
+                    "or would lack, is an error."},
+           examples({"culet convert SmolLM2-135M-Instruct smollm2.gguf",
+                     "culet convert Qwen3-0.6B qwen3.gguf --type Q4_K_M --keep head=Q8_0"})}};
+}
+
+void declare_quantize(CLI::App* command, QuantizeArguments* quantize) {
   add_model(command, &quantize->model);
   command->add_option("OUT", quantize->out, "The GGUF file to write")->required();
   command->add_option("TYPE", quantize->type, "Type of the weights, or a mix")
@@ -113,12 +109,9 @@ CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize) {
                  "Compare with 32-bit activations instead of 8-bit ones")
       ->needs(check)
       ->group(kOfCheck);
-  command->footer(quantize_footer());
-  return command;
 }
 
-CLI::App* add_convert(CLI::App* app, ConvertArguments* convert) {
-  CLI::App* command = add_command(app, "convert", "Write a GGUF file of a published folder");
+void declare_convert(CLI::App* command, ConvertArguments* convert) {
   command->add_option("DIR", convert->folder, "The folder that a model was published in")
       ->required();
   command->add_option("OUT", convert->out, "The GGUF file to write")->required();
@@ -133,8 +126,6 @@ CLI::App* add_convert(CLI::App* app, ConvertArguments* convert) {
   add_threads(command, &convert->model, "Options");
   add_arch_dir(command, &convert->model.options.arch_dir);
   add_output(command, &convert->json, &convert->quiet);
-  command->footer(convert_footer());
-  return command;
 }
 
 }  // namespace culet::cli

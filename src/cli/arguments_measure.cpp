@@ -1,4 +1,5 @@
 // Flags of the commands that measure and that look at architecture files.
+#include "cli/command_app.h"
 #include "cli/flags.h"
 
 #include <CLI/CLI.hpp>
@@ -13,60 +14,30 @@ namespace {
 constexpr double kMostTokens = 1e7;
 constexpr const char* kOfProfile = "With --profile";
 
-constexpr const char* kBenchFooter =
-    "Prints tokens per second: the median of the repetitions, and the lowest and highest. Prefill\n"
-    "is -p tokens at once with logits for the last; decode is -n tokens one by one, with logits "
-    "but\n"
-    "without sampling. Both start at the depth, that is with so many tokens in the context. GB/s\n"
-    "counts the weights, keys and values that a token must read; \"of read\" is its share of what "
-    "a\n"
-    "plain loop reads with the same threads in the same run. Gop/s counts matrix products.\n"
-    "bench/README.md says how to compare engines fairly.\n"
-    "\nExamples:\n"
-    "  culet bench model.gguf\n"
-    "  culet bench model.gguf -p 128 -n 32 -d 0 -r 3 --threads 1\n"
-    "  culet bench model.gguf --json | jq '.[] | {depth, decode_tokens_per_s}'";
+Help arch_list_help() {
+  return {
+      {HelpText{"A line a file: name, sha256 of its text with all it includes, where it is from."},
+       examples({"culet arch list", "culet arch list --arch-dir my-archs"})}};
+}
 
-constexpr const char* kExplainFooter =
-    "Prints the plan: an operation a line with its shapes, types, kernel, slots and bytes. With\n"
-    "--profile it runs the model on fixed random tokens and prints what each line of the\n"
-    "architecture text costs over all layers; operations that share one input may run as one.\n"
-    "\nExamples:\n"
-    "  culet explain model.gguf\n"
-    "  culet explain model.gguf --profile\n"
-    "  culet explain model.gguf --profile --all -p 512 -n 0\n"
-    "  CULET_FUSE=off culet explain model.gguf | grep rope";
+Help arch_check_help() {
+  return {{HelpText{"A mistake is printed as FILE:LINE:COLUMN. With --model: the facts, the "
+                    "operations of one layer\n"
+                    "of each kind with shapes and types, the caches, and the tensors used, ignored "
+                    "and not there."},
+           examples({"culet arch check llama",
+                     "culet arch check my-archs/llama.arch --model model.gguf"})}};
+}
 
-constexpr const char* kArchFooter =
-    "docs/formats/arch.md defines the language.\n"
-    "\nExamples:\n"
-    "  culet arch list\n"
-    "  culet arch check my-archs/llama.arch --model model.gguf\n"
-    "  culet arch diff llama my-archs/llama.arch";
-
-constexpr const char* kArchListFooter =
-    "A line a file: name, sha256 of its text with all it includes, where it is from.\n"
-    "\nExamples:\n"
-    "  culet arch list\n"
-    "  culet arch list --arch-dir my-archs";
-
-constexpr const char* kArchCheckFooter =
-    "A mistake is printed as FILE:LINE:COLUMN. With --model: the facts, the operations of one "
-    "layer\n"
-    "of each kind with shapes and types, the caches, and the tensors used, ignored and not there.\n"
-    "\nExamples:\n"
-    "  culet arch check llama\n"
-    "  culet arch check my-archs/llama.arch --model model.gguf";
-
-constexpr const char* kArchDiffFooter =
-    "Lines with - are only in A, with + only in B. The exit status is 0 when nothing differs, "
-    "1 when\n"
-    "something does, 2 when they cannot be compared. With --model the operations that both make "
-    "of\n"
-    "the model are compared.\n"
-    "\nExamples:\n"
-    "  culet arch diff llama qwen2\n"
-    "  culet arch diff llama my-archs/llama.arch --model model.gguf";
+Help arch_diff_help() {
+  return {{HelpText{"Lines with - are only in A, with + only in B. The exit status is 0 when "
+                    "nothing differs, 1 when\n"
+                    "something does, 2 when they cannot be compared. With --model the operations "
+                    "that both make of\n"
+                    "the model are compared."},
+           examples({"culet arch diff llama qwen2",
+                     "culet arch diff llama my-archs/llama.arch --model model.gguf"})}};
+}
 
 // "0,4096"
 std::vector<int64_t> parse_depths(const std::string& text) {
@@ -100,8 +71,8 @@ void add_counts(CLI::App* command, int64_t* prompt, int64_t* generated, const ch
 }
 
 CLI::App* add_arch_action(CLI::App* arch, const std::string& name, const std::string& what,
-                          ArchArguments* arguments, ArchArguments::Action action) {
-  CLI::App* command = arch->add_subcommand(name, what);
+                          Help help, ArchArguments* arguments, ArchArguments::Action action) {
+  CLI::App* command = add_command(arch, name, what, std::move(help));
   add_arch_dir(command, &arguments->arch_dir);
   command->callback([arguments, action] { arguments->action = action; });
   return command;
@@ -113,8 +84,44 @@ void add_arch_model(CLI::App* command, ArchArguments* arguments) {
 
 }  // namespace
 
-CLI::App* add_bench(CLI::App* app, BenchArguments* bench) {
-  CLI::App* command = add_command(app, "bench", "Measure tokens per second");
+Help bench_help() {
+  return {
+      {HelpText{
+           "Prints tokens per second: the median of the repetitions, and the lowest and highest. "
+           "Prefill\n"
+           "is -p tokens at once with logits for the last; decode is -n tokens one by one, with "
+           "logits but\n"
+           "without sampling. Both start at the depth, that is with so many tokens in the context. "
+           "GB/s\n"
+           "counts the weights, keys and values that a token must read; \"of read\" is its share "
+           "of what a\n"
+           "plain loop reads with the same threads in the same run. Gop/s counts matrix products.\n"
+           "bench/README.md says how to compare engines fairly."},
+       examples({"culet bench model.gguf",
+                 "culet bench model.gguf -p 128 -n 32 -d 0 -r 3 --threads 1",
+                 "culet bench model.gguf --json | jq '.[] | {depth, decode_tokens_per_s}'"})}};
+}
+
+Help explain_help() {
+  return {
+      {HelpText{
+           "Prints the plan: an operation a line with its shapes, types, kernel, slots and bytes. "
+           "With\n"
+           "--profile it runs the model on fixed random tokens and prints what each line of the\n"
+           "architecture text costs over all layers; operations that share one input may run as "
+           "one."},
+       examples({"culet explain model.gguf", "culet explain model.gguf --profile",
+                 "culet explain model.gguf --profile --all -p 512 -n 0",
+                 "CULET_FUSE=off culet explain model.gguf | grep rope"})}};
+}
+
+Help arch_help() {
+  return {{HelpText{"docs/formats/arch.md defines the language."},
+           examples({"culet arch list", "culet arch check my-archs/llama.arch --model model.gguf",
+                     "culet arch diff llama my-archs/llama.arch"})}};
+}
+
+void declare_bench(CLI::App* command, BenchArguments* bench) {
   add_model_to_run(command, &bench->model);
   add_counts(command, &bench->prompt, &bench->generated, "Options");
   command
@@ -127,12 +134,9 @@ CLI::App* add_bench(CLI::App* app, BenchArguments* bench) {
       ->check(number_in(1, 1000, "a number of repetitions from 1 to 1000"));
   add_kv(command, &bench->kv);
   command->add_flag("--json", bench->json, "Print a JSON array, an object for each depth");
-  command->footer(kBenchFooter);
-  return command;
 }
 
-CLI::App* add_explain(CLI::App* app, ExplainArguments* explain) {
-  CLI::App* command = add_command(app, "explain", "Print the plan that runs the model");
+void declare_explain(CLI::App* command, ExplainArguments* explain) {
   add_model(command, &explain->model);
   add_target(command, &explain->model);
   add_precise(command, &explain->model);
@@ -143,34 +147,26 @@ CLI::App* add_explain(CLI::App* app, ExplainArguments* explain) {
       ->group(kOfProfile);
   add_counts(command, &explain->prompt, &explain->generated, kOfProfile);
   add_running(command, &explain->model, kOfProfile);
-  command->footer(kExplainFooter);
-  return command;
 }
 
-CLI::App* add_arch(CLI::App* app, ArchArguments* arguments) {
-  using Action = ArchArguments::Action;
-  CLI::App* arch = add_command(app, "arch", "Look at architecture files");
+void declare_arch(CLI::App* arch, ArchArguments* arguments) {
+  using Do = ArchArguments::Action;
   arch->require_subcommand(1);
   arch->get_formatter()->label("SUBCOMMAND", "COMMAND");
-  arch->footer(kArchFooter);
-  CLI::App* list = add_arch_action(arch, "list", "Print the architecture files there are",
-                                   arguments, Action::kList);
-  list->footer(kArchListFooter);
-  CLI::App* check = add_arch_action(arch, "check", "Check a file, alone or on a model", arguments,
-                                    Action::kCheck);
+  add_arch_action(arch, "list", "Print the architecture files there are", arch_list_help(),
+                  arguments, Do::kList);
+  CLI::App* check = add_arch_action(arch, "check", "Check a file, alone or on a model",
+                                    arch_check_help(), arguments, Do::kCheck);
   check->add_option("FILE", arguments->files, "Path of a .arch file, or a name of culet arch list")
       ->required()
       ->expected(1);
   add_arch_model(check, arguments);
-  check->footer(kArchCheckFooter);
-  CLI::App* diff =
-      add_arch_action(arch, "diff", "Print in what two files differ", arguments, Action::kDiff);
+  CLI::App* diff = add_arch_action(arch, "diff", "Print in what two files differ", arch_diff_help(),
+                                   arguments, Do::kDiff);
   diff->add_option("FILE", arguments->files, "Two paths of .arch files, or names")
       ->required()
       ->expected(2);
   add_arch_model(diff, arguments);
-  diff->footer(kArchDiffFooter);
-  return arch;
 }
 
 }  // namespace culet::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/arguments.h"
+#include "cli/help.h"
 
 #include <string>
 
@@ -15,7 +16,6 @@ namespace culet::cli {
 
 // A number in [low, high]; NaN is in no range.
 CLI::Validator number_in(double low, double high, const std::string& words);
-CLI::App* add_command(CLI::App* app, const std::string& name, const std::string& what);
 // MODEL, and what every command that opens one reads ...
 void add_model(CLI::App* command, ModelArguments* model);
 // ... those that compute with it, or tell what that takes ...
@@ -28,10 +28,15 @@ void add_target(CLI::App* command, ModelArguments* model);
 void add_arch_dir(CLI::App* command, std::string* arch_dir);
 void add_kv(CLI::App* command, KvTypes* kv);
 
-CLI::App* add_bench(CLI::App* app, BenchArguments* bench);
-CLI::App* add_explain(CLI::App* app, ExplainArguments* explain);
-CLI::App* add_arch(CLI::App* app, ArchArguments* arch);
-CLI::App* add_quantize(CLI::App* app, QuantizeArguments* quantize);
-CLI::App* add_convert(CLI::App* app, ConvertArguments* convert);
+void declare_bench(CLI::App* command, BenchArguments* bench);
+void declare_explain(CLI::App* command, ExplainArguments* explain);
+void declare_arch(CLI::App* command, ArchArguments* arch);
+void declare_quantize(CLI::App* command, QuantizeArguments* quantize);
+void declare_convert(CLI::App* command, ConvertArguments* convert);
+Help bench_help();
+Help explain_help();
+Help arch_help();
+Help quantize_help();
+Help convert_help();
 
 }  // namespace culet::cli

@@ -28,40 +28,6 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
 
 namespace {
 
-struct Dispatch {
-  Output& out;
-  Result<int> operator()(const Page& page) {
-    out.write(page.text);
-    return kExitOk;
-  }
-  Result<int> operator()(const RunArguments& arguments) { return run_command(arguments, out); }
-  Result<int> operator()(const TokenizeArguments& arguments) {
-    return tokenize_command(arguments, out);
-  }
-  Result<int> operator()(const ScoreArguments& arguments) { return score_command(arguments, out); }
-  Result<int> operator()(const EmbedArguments& arguments) { return embed_command(arguments, out); }
-  Result<int> operator()(const ExplainArguments& arguments) {
-    return arguments.profile ? profile_command(arguments, out) : explain_command(arguments, out);
-  }
-  Result<int> operator()(const BenchArguments& arguments) { return bench_command(arguments, out); }
-  Result<int> operator()(const ArchArguments& arguments) { return arch_command(arguments, out); }
-  Result<int> operator()(const ShowArguments& arguments) { return show_command(arguments, out); }
-  Result<int> operator()(const ListArguments& arguments) { return list_command(arguments, out); }
-  Result<int> operator()(const RemoveArguments& arguments) {
-    return remove_command(arguments, out);
-  }
-  Result<int> operator()(const PullArguments& arguments) { return pull_command(arguments, out); }
-  Result<int> operator()(const QuantizeArguments& arguments) {
-    return quantize_command(arguments, out);
-  }
-  Result<int> operator()(const ConvertArguments& arguments) {
-    return convert_command(arguments, out);
-  }
-  Result<int> operator()(const CompleteArguments& arguments) {
-    return complete_command(arguments, out);
-  }
-};
-
 // A closed pipe is no news to whoever closed it.
 int report(const Error& error, const Output& out) {
   const bool unread = out.failed() && out.error().code == ErrorCode::kCancelled;
@@ -71,13 +37,13 @@ int report(const Error& error, const Output& out) {
 
 int run_main(int argc, const char* const* argv) {
   prepare_streams();
-  const auto arguments = parse_arguments(argc, argv);
-  if (!arguments) {
-    print_error(arguments.error().message);
+  const auto action = parse_arguments(argc, argv);
+  if (!action) {
+    print_error(action.error().message);
     return kExitUsage;
   }
   Output out;
-  const Result<int> status = std::visit(Dispatch{out}, *arguments);
+  const Result<int> status = (*action)(out);
   if (!status) return report(status.error(), out);
   if (!out.flush()) return report(out.error(), out);
   const int signal = interrupting_signal();

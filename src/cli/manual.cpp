@@ -1,11 +1,9 @@
 // Takes the table of commands, gives a page for man(1).
-//
-// Help texts are plain lines; their layout says what they are: a line that ends with ":" and stands
-// at the margin is a heading, an indented one is an example, and an indented one with a wide gap is
-// a term and its meaning. Only requests that every roff knows are used.
+// Only requests that every roff knows are used.
 #include "cli/manual.h"
 
 #include <algorithm>
+#include <variant>
 
 namespace culet::cli {
 namespace {
@@ -84,71 +82,47 @@ void add_options(const std::vector<OptionEntry>& options, std::string* out) {
   }
 }
 
-// The texts below the options. `section`: headings are sections of the page.
-class Footer {
- public:
-  Footer(bool section, std::string* out) : section_(section), out_(out) {}
+std::string lines(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    out += text_line(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
 
-  void add(std::string_view text) {
-    while (!text.empty()) {
-      const size_t end = std::min(text.find('\n'), text.size());
-      line(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
+// The parts of a help. `sections`: headings are sections of the page.
+class HelpPage {
+ public:
+  HelpPage(bool sections, std::string* out) : sections_(sections), out_(out) {}
+
+  void operator()(const HelpText& part) { *out_ += ".PP\n" + lines(part.text); }
+  void operator()(const HelpLines& part) {
+    head(part.heading);
+    *out_ += ".nf\n.RS 4\n";
+    for (const std::string& line : part.lines) *out_ += text_line(line);
+    *out_ += ".RE\n.fi\n";
+  }
+  void operator()(const HelpTerms& part) {
+    head(part.heading);
+    for (const auto& [term, meaning] : part.terms) {
+      *out_ += ".TP\n" + bold(term) + "\n" + text_line(meaning);
     }
-    example(false);
   }
 
  private:
-  void line(std::string_view line) {
-    if (line.starts_with("  ")) {
-      line.remove_prefix(2);
-      const size_t gap = line.find("  ");
-      return gap == std::string_view::npos ? show_example(line) : definition(line, gap);
+  void head(const std::string& heading) {
+    if (!heading.empty() && sections_) {
+      *out_ += ".SH " + upper(heading) + "\n";
+    } else {
+      *out_ += ".PP\n";
+      if (!heading.empty()) *out_ += bold(heading + ":") + "\n.PP\n";
     }
-    example(false);
-    if (line.empty()) {
-      paragraph_ = true;
-      return;
-    }
-    const size_t colon = line.find(':');
-    const bool is_heading = colon == line.size() - 1;
-    if (is_heading) return heading(line.substr(0, colon));
-    if (paragraph_) *out_ += ".PP\n";
-    paragraph_ = false;
-    *out_ += text_line(line);
   }
 
-  void heading(std::string_view name) {
-    *out_ += section_ ? ".SH " + upper(std::string(name)) + "\n"
-                      : ".PP\n" + bold(std::string(name) + ":") + "\n";
-    paragraph_ = false;
-    after_section_ = section_;
-  }
-
-  void definition(std::string_view line, size_t gap) {
-    example(false);
-    *out_ += ".TP\n" + bold(line.substr(0, gap)) + "\n";
-    *out_ += text_line(line.substr(line.find_first_not_of(' ', gap)));
-    paragraph_ = true;
-  }
-
-  void show_example(std::string_view line) {
-    example(true);
-    *out_ += text_line(line);
-  }
-
-  void example(bool on) {
-    if (on == in_example_) return;
-    if (on && !after_section_) *out_ += ".PP\n";
-    *out_ += on ? ".nf\n.RS 4\n" : ".RE\n.fi\n";
-    in_example_ = on;
-    paragraph_ = !on;
-    after_section_ = false;
-  }
-
-  bool section_;
+  bool sections_;
   std::string* out_;
-  bool in_example_ = false, paragraph_ = false, after_section_ = false;
 };
 
 void add_command(const CommandEntry& command, const std::string& prefix, std::string* out) {
@@ -160,7 +134,7 @@ void add_command(const CommandEntry& command, const std::string& prefix, std::st
   std::vector<OptionEntry> options = command.options;
   std::erase_if(options, [](const OptionEntry& option) { return option.names.back() == "--help"; });
   add_options(options, out);
-  Footer(false, out).add("\n" + command.footer);
+  for (const auto& part : command.help.parts) std::visit(HelpPage(false, out), part);
   for (const CommandEntry& inner : command.commands) add_command(inner, name, out);
 }
 
@@ -168,8 +142,7 @@ void add_command(const CommandEntry& command, const std::string& prefix, std::st
 
 std::string manual_page(const CommandEntry& culet, std::string_view version,
                         std::string_view date) {
-  std::string out =
-      ".\\\" Made by culet itself; the texts are those of culet COMMAND \\-\\-help.\n";
+  std::string out = ".\\\" Made by culet itself, of the same tables as culet COMMAND \\-\\-help.\n";
   out += ".TH CULET 1 " + std::string(date) + " \"culet " + std::string(version) + "\"\n";
   out += ".SH NAME\nculet \\- run open language models on this machine\\(aqs processor\n";
   out += ".SH SYNOPSIS\n";
@@ -178,12 +151,12 @@ std::string manual_page(const CommandEntry& culet, std::string_view version,
     add_synopsis(command, "culet " + command.name, &out);
   }
   out += ".SH DESCRIPTION\n";
-  Footer(false, &out).add(culet.what);
+  out += lines(culet.what);
   out += ".SH OPTIONS\n";
   add_options(culet.options, &out);
   out += ".SH COMMANDS\n";
   for (const CommandEntry& command : culet.commands) add_command(command, "culet", &out);
-  Footer(true, &out).add(culet.footer);
+  for (const auto& part : culet.help.parts) std::visit(HelpPage(true, &out), part);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// The manual page culet(1), in roff, made of the help texts.
+// The manual page culet(1), in roff, made of the table of commands.
 #pragma once
 
 #include "cli/reference.h"

@@ -2,6 +2,8 @@
 // the parser.
 #include "cli/reference.h"
 
+#include "cli/command_app.h"
+
 #include <CLI/CLI.hpp>
 
 namespace culet::cli {
@@ -26,7 +28,10 @@ OptionEntry read_option(const CLI::Option& option) {
 }  // namespace
 
 CommandEntry read_command(const CLI::App& app) {
-  CommandEntry entry{app.get_name(), app.get_description(), app.get_footer(), {}, {}, {}};
+  CommandEntry entry{app.get_name(), app.get_description(), {}, {}, {}, {}};
+  if (const auto* command = dynamic_cast<const CommandApp*>(&app)) {
+    entry.help = command->help_parts();
+  }
   for (const CLI::Option* option : app.get_options([](const CLI::Option*) { return true; })) {
     if (option->get_group().empty()) continue;
     (option->get_positional() ? entry.arguments : entry.options).push_back(read_option(*option));

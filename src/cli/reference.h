@@ -1,6 +1,8 @@
-// The command line as data: every command, option and help text, read back from the declarations
-// in arguments*.cpp. Completion and the manual page are made of it, so that nothing is said twice.
+// The command line as data: every command, option and help text, as arguments*.cpp declares them to
+// the parser. Completion and the manual page are made of it, so that nothing is said twice.
 #pragma once
+
+#include "cli/help.h"
 
 #include <string>
 #include <vector>
@@ -23,7 +25,8 @@ struct OptionEntry {
 };
 
 struct CommandEntry {
-  std::string name, what, footer;
+  std::string name, what;
+  Help help;
   std::vector<OptionEntry> options, arguments;
   std::vector<CommandEntry> commands;
 };

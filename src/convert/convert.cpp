@@ -75,7 +75,7 @@ Result<std::string> filled(const std::string& message, const Scope& scope,
     CULET_TRY(const Expression value,
               Expression::parse(message.substr(open + 1, close - open - 1)));
     CULET_TRY(const Value found, scope.value(value, layer));
-    out += to_text(found);
+    out += found.show();
     at = close + 1;
   }
   return out;
@@ -88,7 +88,7 @@ Result<void> check_requirements(const Family& family, const Scope& scope, int64_
       CULET_TRY(const bool good, scope.holds(row.condition, i));
       if (good) continue;
       CULET_TRY(const std::string message, filled(row.message, scope, i));
-      return fail(ErrorCode::kUnsupported, fmt::format("{} ({})", message, row.place));
+      return fail(ErrorCode::kUnsupported, fmt::format("{} ({})", message, row.location));
     }
   }
   return {};
@@ -136,7 +136,7 @@ Result<void> MetadataBuilder::add(const MetaRow& row) {
   if (row.optional) {
     CULET_TRY(const Value value,
               scope_.value(row.value, row.each ? std::optional<int64_t>(0) : std::nullopt));
-    if (std::holds_alternative<Missing>(value)) return {};
+    if (value.is_none()) return {};
   }
   const bool own = row.key.starts_with("general.") || row.key.starts_with("tokenizer.");
   const std::string key = own ? row.key : family_.name + "." + row.key;
@@ -147,7 +147,7 @@ Result<uint32_t> MetadataBuilder::small(const MetaRow& row, std::optional<int64_
   CULET_TRY(const int64_t value, scope_.integer(row.value, layer));
   if (value >= 0 && value <= std::numeric_limits<uint32_t>::max()) return uint32_t(value);
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{} would be {}, which it cannot be ({})", row.key, value, row.place));
+              fmt::format("{} would be {}, which it cannot be ({})", row.key, value, row.location));
 }
 
 Result<void> MetadataBuilder::add_one(const MetaRow& row, const std::string& key) {
@@ -169,10 +169,10 @@ Result<void> MetadataBuilder::add_one(const MetaRow& row, const std::string& key
     }
     case MetaKind::kString: {
       CULET_TRY(const Value value, scope_.value(row.value));
-      const auto* const text = std::get_if<std::string>(&value);
+      const std::string* const text = value.text();
       if (text == nullptr) {
         return fail(ErrorCode::kUnsupported,
-                    fmt::format("{} is no text ({})", to_text(value), row.place));
+                    fmt::format("{} is no text ({})", value.show(), row.location));
       }
       out_.set_string(key, *text);
     }

@@ -1,11 +1,13 @@
-// The arithmetic of family files (docs/formats/family.md): values of a model's configuration, put
+// Expressions of family files (docs/formats/expressions.md): values of a model's configuration, put
 // together with numbers, names and conditions.
 //
-// A name that the configuration does not have is missing, and so is what is computed from it, until
+// A name that the configuration does not have is absent, and so is what is computed from it, until
 // `default` gives something instead. So one line serves old and new spellings of a configuration.
 #pragma once
 
 #include "culet/result.h"
+#include "expr/ast.h"
+#include "expr/value.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -15,34 +17,28 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace culet::convert {
 
-struct Missing {
-  std::string name;  // the first one that was looked for
-  bool operator==(const Missing&) const = default;
-};
-
-// A value. Numbers are doubles: a configuration has none that needs more.
-using Value = std::variant<Missing, bool, double, std::string, const nlohmann::ordered_json*>;
-
-std::string to_text(const Value& value);  // for messages
+// Numbers are doubles: a configuration has none that needs more.
+using Value = expr::Value;
 
 // A parsed expression; immutable, shared by every use of its line.
 class Expression {
  public:
-  struct Node;
-
-  // Errors: the place in the text, and what was expected there.
+  // Errors: FILE:LINE:COLUMN, and what was expected there. The file of a text alone is
+  // "expression".
   static Result<Expression> parse(std::string_view text);
+  // Bytes [begin, begin + text.size()) of a file, which are `text`.
+  static Result<Expression> parse(const std::vector<expr::SourceFile>& files, int file,
+                                  size_t begin, std::string_view text);
 
-  const Node& root() const { return *root_; }
+  const expr::Expr& root() const { return *root_; }
   const std::string& text() const { return text_; }
 
  private:
-  std::shared_ptr<const Node> root_;
+  std::shared_ptr<const expr::Expr> root_;
   std::string text_;
 };
 
@@ -54,7 +50,7 @@ class Scope {
   void look_first_in(const nlohmann::ordered_json* object) {
     configs_.insert(configs_.begin(), object);
   }
-  // Another object under a name of its own; null: missing.
+  // Another object under a name of its own; null: absent.
   void name(const std::string& name, const nlohmann::ordered_json* object) {
     objects_[name] = object;
   }
@@ -66,13 +62,13 @@ class Scope {
   // The value, with `i` = index where one is given. Errors: operands of a wrong kind, a definition
   // that needs itself.
   Result<Value> value(const Expression& expression, std::optional<int64_t> index = {}) const;
-  // The same of what must be there: a whole number, a number, yes or no (missing: no).
+  // The same of what must be there: a whole number, a number, yes or no (absent: no).
   Result<int64_t> integer(const Expression& expression, std::optional<int64_t> index = {}) const;
   Result<double> number(const Expression& expression, std::optional<int64_t> index = {}) const;
   Result<bool> holds(const Expression& expression, std::optional<int64_t> index = {}) const;
 
  private:
-  friend class Evaluator;
+  class Names;
   std::vector<const nlohmann::ordered_json*> configs_;
   std::map<std::string, Expression, std::less<>> definitions_;
   std::map<std::string, const nlohmann::ordered_json*, std::less<>> objects_;

@@ -35,7 +35,8 @@ std::vector<std::string> words_of(std::string_view list) {
 // Whether an expression speaks of the layer it is for.
 bool names_layer(std::string_view text) {
   const auto part_of_name = [&](size_t at) {
-    return at < text.size() && (std::isalnum(uint8_t(text[at])) || text[at] == '_');
+    const char c = at < text.size() ? text[at] : ' ';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   };
   for (size_t at = text.find('i'); at != std::string_view::npos; at = text.find('i', at + 1)) {
     if (!part_of_name(at + 1) && (at == 0 || !part_of_name(at - 1))) return true;
@@ -73,9 +74,9 @@ class FamilyParser {
 
  private:
   tl::unexpected<Error> wrong(const std::string& what) const {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", place(), what));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", location(), what));
   }
-  Place place() const { return fmt::format("{}.family:{}", name_, line_); }
+  LineName location() const { return fmt::format("{}.family:{}", name_, line_); }
 
   Result<void> statement(std::string_view line, int depth);
   Result<void> include(std::string_view rest, int depth);
@@ -93,7 +94,8 @@ class FamilyParser {
   Result<std::optional<Expression>> condition(std::string_view* text) const;
   Result<Transform> transform(std::string_view text) const;
 
-  std::string_view name_;
+  std::string_view name_, text_;
+  std::vector<expr::SourceFile> source_;  // the text again, as expressions want it
   std::span<const FamilyText> library_;
   Family& out_;
   int& files_;
@@ -102,6 +104,8 @@ class FamilyParser {
 };
 
 Result<void> FamilyParser::parse(std::string_view text, int depth) {
+  text_ = text;
+  source_ = {{fmt::format("{}.family", name_), std::string(text), 0}};
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
@@ -156,9 +160,8 @@ Result<void> FamilyParser::include(std::string_view rest, int depth) {
 }
 
 Result<Expression> FamilyParser::expression(std::string_view text) const {
-  auto parsed = Expression::parse(text);
-  if (parsed) return parsed;
-  return wrong(fmt::format("'{}': {}", text, parsed.error().message));
+  if (text.empty()) return wrong("an expression is missing");
+  return Expression::parse(source_, 0, static_cast<size_t>(text.data() - text_.data()), text);
 }
 
 Result<std::optional<Expression>> FamilyParser::condition(std::string_view* text) const {
@@ -193,7 +196,7 @@ Result<void> FamilyParser::require(std::string_view rest) {
   if (rest.empty()) return wrong("'require' needs EXPRESSION : MESSAGE");
   CULET_TRY(Expression parsed, expression(condition));
   out_.requirements.push_back(
-      {std::move(parsed), names_layer(condition), std::string(rest), place()});
+      {std::move(parsed), names_layer(condition), std::string(rest), location()});
   return {};
 }
 
@@ -215,7 +218,7 @@ Result<void> FamilyParser::meta(std::string_view rest) {
   std::erase_if(out_.metadata,
                 [&](const MetaRow& row) { return row.key == key && row.file != file_; });
   out_.metadata.push_back({std::string(key), found->kind, each, optional, std::move(value),
-                           std::move(when), place(), file_});
+                           std::move(when), location(), file_});
   return {};
 }
 
@@ -244,7 +247,8 @@ Result<void> FamilyParser::tensor(std::string_view rest) {
   if (from.empty() || to.empty()) return wrong("'tensor' needs FROM -> TO");
   const bool optional = to.ends_with('?');
   if (optional) to.remove_suffix(1);
-  TensorRow row{std::string(from), std::string(to), optional, {}, std::move(when), place(), file_};
+  TensorRow row{std::string(from), std::string(to), optional, {},
+                std::move(when),   location(),      file_};
   while (!rest.empty()) {
     // Up to the next comma that is not inside parentheses.
     const size_t open = rest.find('('), comma = rest.find(',');
@@ -270,14 +274,14 @@ Result<void> FamilyParser::values(std::string_view rest) {
   CULET_TRY(Expression parsed_count, expression(count));
   CULET_TRY(Expression value, expression(rest));
   out_.values.push_back(
-      {std::string(to), std::move(parsed_count), std::move(value), std::move(when), place()});
+      {std::string(to), std::move(parsed_count), std::move(value), std::move(when), location()});
   return {};
 }
 
 // drop PATTERN [when EXPRESSION]
 Result<void> FamilyParser::drop(std::string_view rest) {
   CULET_TRY(std::optional<Expression> when, condition(&rest));
-  out_.drops.push_back({std::string(rest), std::move(when), place()});
+  out_.drops.push_back({std::string(rest), std::move(when), location()});
   return {};
 }
 

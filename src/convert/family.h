@@ -15,8 +15,8 @@
 
 namespace culet::convert {
 
-// Where a line stands, for messages: "llama.family:12".
-using Place = std::string;
+// The line of a statement, for messages: "llama.family:12".
+using LineName = std::string;
 
 enum class MetaKind : uint8_t { kUint32, kFloat32, kBool, kString };
 
@@ -24,10 +24,10 @@ struct MetaRow {
   std::string key;  // without the architecture where it has no dot in front: see full_key()
   MetaKind kind;
   bool each;      // an array with an element for each layer
-  bool optional;  // left out where the value is missing
+  bool optional;  // left out where the value is absent
   Expression value;
   std::optional<Expression> when;
-  Place place;
+  LineName location;
   int file;  // which of the files that are laid over each other
 };
 
@@ -48,7 +48,7 @@ struct TensorRow {
   bool optional;
   std::vector<Transform> transforms;
   std::optional<Expression> when;
-  Place place;
+  LineName location;
   int file;
 };
 
@@ -57,20 +57,20 @@ struct ValuesRow {
   std::string to;
   Expression count, value;  // value: with i = 0 .. count - 1
   std::optional<Expression> when;
-  Place place;
+  LineName location;
 };
 
 struct DropRow {
   std::string pattern;  // {i} and * stand for anything
   std::optional<Expression> when;
-  Place place;
+  LineName location;
 };
 
 struct Requirement {
   Expression condition;
   bool each;            // for every layer
   std::string message;  // {expression}: its value
-  Place place;
+  LineName location;
 };
 
 struct Rename {

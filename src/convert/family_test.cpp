@@ -59,7 +59,9 @@ TEST(Family, MistakesHaveTheirPlace) {
   EXPECT_EQ(mistake("include none"), "test.family:1: there is no family file 'none'");
   EXPECT_EQ(mistake("meta u16 x = 1"), "test.family:1: 'u16' is no kind of value");
   EXPECT_EQ(mistake("meta u32 x"), "test.family:1: 'meta' needs KIND KEY = EXPRESSION");
-  EXPECT_EQ(mistake("let a = 1 +"), "test.family:1: '1 +': column 4: a value is expected");
+  EXPECT_EQ(mistake("family a\n  let a = 1 +  # more"),
+            "test.family:2:14: expected a name, a number or '(', found 'end of line' (in: let a = "
+            "1 +  # more)");
   EXPECT_EQ(mistake("tensor a"), "test.family:1: 'tensor' needs FROM -> TO");
   EXPECT_EQ(mistake("tensor a -> b : turn"), "test.family:1: there is no change of tensors 'turn'");
   EXPECT_EQ(mistake("tensor a -> b : part(1)"), "test.family:1: 'part' takes 2 operands");

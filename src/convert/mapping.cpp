@@ -243,7 +243,7 @@ Result<void> Mapper::map_group(size_t first, int64_t layer) {
   const std::string name = with(with(needed->from, "{i}", layer), "{e}", 0);
   return fail(ErrorCode::kNotFound, fmt::format("the tensor '{}' is missing, of which {} is made "
                                                 "({})",
-                                                name, with(to, "{i}", layer), needed->place));
+                                                name, with(to, "{i}", layer), needed->location));
 }
 
 Result<void> Mapper::add_values(const ValuesRow& row) {
@@ -253,7 +253,7 @@ Result<void> Mapper::add_values(const ValuesRow& row) {
   constexpr int64_t kMost = 1 << 20;
   if (count < 1 || count > kMost) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: {} values for {}", row.place, count, row.to));
+                fmt::format("{}: {} values for {}", row.location, count, row.to));
   }
   MappedTensor tensor{.name = row.to, .shape = {uint64_t(count)}, .dtype = "F32"};
   for (int64_t i = 0; i < count; ++i) {

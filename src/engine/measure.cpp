@@ -75,7 +75,7 @@ int64_t visible(const plan::CacheSpec& cache, const cache::CacheOptions& options
 }
 
 bool reads_cache(const plan::Op& op) {
-  return op.kind == OpKind::attend && op.attr.cache != plan::kNone;
+  return op.kind == OpKind::attend && plan::cache_of(op) != plan::kNone;
 }
 
 // ---------------------------------------------------------------- the read loop
@@ -142,7 +142,8 @@ void count_attention(const plan::Op& op, const plan::CacheSpec& cache, bool want
     pairs += rows;
     if ((i + 1) % p.ubatch_size == 0 || i + 1 == p.rows) time->bytes += row_bytes * rows;
   }
-  time->operations += 2 * pairs * static_cast<uint64_t>(op.attr.heads) *
+  time->operations += 2 * pairs *
+                      static_cast<uint64_t>(op.attr.as<plan::AttendAttributes>().heads) *
                       static_cast<uint64_t>(cache.head_dim + cache.value_dim);
 }
 
@@ -160,7 +161,7 @@ void count(const model::LoadedModel& model, size_t index, const Passes& p, uint6
                      : weight_bytes * (wanted || by_row ? rows : static_cast<uint64_t>(p.count()));
   time->operations += row_operations(model, op) * rows;
   if (!reads_cache(op)) return;
-  count_attention(op, plan.caches[static_cast<size_t>(op.attr.cache)], wanted, p, time);
+  count_attention(op, plan.caches[static_cast<size_t>(plan::cache_of(op))], wanted, p, time);
 }
 
 std::string source_of(const plan::Plan& plan, const plan::Op& op) {
@@ -224,7 +225,7 @@ uint64_t kv_bytes_read(const Model& model, const SessionOptions& options, int64_
   uint64_t bytes = 0;
   for (const plan::Op& op : plan.ops) {
     if (!engine::reads_cache(op)) continue;
-    const plan::CacheSpec& cache = plan.caches[static_cast<size_t>(op.attr.cache)];
+    const plan::CacheSpec& cache = plan.caches[static_cast<size_t>(plan::cache_of(op))];
     bytes += cache::shape_of(cache, caches).token_bytes() *
              static_cast<uint64_t>(engine::visible(cache, caches, position));
   }

@@ -99,11 +99,6 @@ std::string ModelImpl::explain() const {
 
 }  // namespace engine
 
-std::string_view kind_name(ModelKind kind) {
-  constexpr std::string_view kNames[] = {"decoder", "encoder", "draft"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path,
                                                  const ModelOptions& options) {
   const model::LoadedModel* target = options.target ? &options.target->impl().loaded() : nullptr;

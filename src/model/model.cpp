@@ -183,7 +183,8 @@ Result<void> check_target_tokens(const LoadedModel& model) {
 Result<void> check_vocabulary(const plan::Plan& plan, const plan::Tensors& tensors,
                               int64_t tokens) {
   for (const plan::Op& op : plan.ops) {
-    if (op.kind != plan::OpKind::embed || op.attr.by_position || op.attr.by_type) continue;
+    if (op.kind != plan::OpKind::embed) continue;
+    if (op.attr.as<plan::EmbedAttributes>().by != plan::EmbedAttributes::By::kToken) continue;
     const format::TensorInfo& table = tensors.at(op.weights.at(0));
     if (static_cast<int64_t>(table.dims[1]) != tokens) {
       return fail(ErrorCode::kCorrupt,
@@ -456,7 +457,7 @@ Result<void> read_plan(const ModelOptions& options, LoadedModel* model) {
       .precise = options.precise, .fuse = options.fuse, .context = model->context};
   if (model->target) {
     compile.target = &model->target->file;
-    compile.target_plan = &model->target->compiled.plan;
+    compile.target_compiled = &model->target->compiled;
   }
   CULET_TRY(model->compiled, plan::compile(library, model->file, compile));
   return {};
@@ -551,3 +552,12 @@ Result<std::unique_ptr<LoadedModel>> load(const std::string& path, const ModelOp
 }
 
 }  // namespace culet::model
+
+namespace culet {
+
+std::string_view kind_name(ModelKind kind) {
+  constexpr std::string_view kNames[] = {"decoder", "encoder", "draft"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+}  // namespace culet

@@ -3,7 +3,7 @@
 // Every file of the chain is parsed with its own place in the list of files, innermost include
 // first, so that a message names the file a line came from and Op::line counts in the flattened
 // text.
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
 #include "plan/arch_parse.h"
 
 #include <fmt/format.h>
@@ -99,7 +99,7 @@ Result<ArchFile> parse_arch(const ArchLibrary& library, const ArchText& arch) {
     CULET_TRY(ArchFile file, parse_file(one, 0, &include));
     if (include.empty()) continue;
     const auto refuse = [&](ErrorCode code, std::string_view why) {
-      return tl::unexpected<Error>(place_error(one, file.include_place, code, why));
+      return tl::unexpected<Error>(expr::error_at(one, file.include_location, code, why));
     };
     const ArchText* next = included(library, *chain[k], include);
     if (!next)

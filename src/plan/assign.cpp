@@ -152,13 +152,16 @@ void verify(const Plan& plan) {
       if (op.kind == OpKind::select_rows || op.kind == OpKind::pool) continue;
       for (ValueId i : op.in) CULET_CHECK(plan.values[static_cast<size_t>(i)].rows == x.rows);
     }
-    if (op.attr.cache != kNone)
-      CULET_CHECK(static_cast<size_t>(op.attr.cache) < plan.caches.size());
-    if (op.kind == OpKind::short_conv)
-      CULET_CHECK(static_cast<size_t>(op.attr.state) < plan.states.size());
-    if (op.kind == OpKind::suppress)
-      CULET_CHECK(static_cast<size_t>(op.attr.tokens) < plan.token_lists.size());
-    if (op.kind == OpKind::rope) CULET_CHECK(static_cast<size_t>(op.attr.rope) < plan.ropes.size());
+    CULET_CHECK(op.attr.same_kind(attributes_of(op.kind)));
+    const auto known = [](int32_t index, const auto& all) {
+      return index >= 0 && static_cast<size_t>(index) < all.size();
+    };
+    if (const int32_t cache = cache_of(op); cache != kNone) CULET_CHECK(known(cache, plan.caches));
+    if (const auto* a = op.attr.get_if<ShortConvAttributes>())
+      CULET_CHECK(known(a->state, plan.states));
+    if (const auto* a = op.attr.get_if<SuppressAttributes>())
+      CULET_CHECK(known(a->tokens, plan.token_lists));
+    if (const auto* a = op.attr.get_if<RopeAttributes>()) CULET_CHECK(known(a->rope, plan.ropes));
   }
   for (const Output& o : plan.outputs) CULET_CHECK(made[static_cast<size_t>(o.value)]);
 }

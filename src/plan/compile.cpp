@@ -3,12 +3,15 @@
 
 #include "base/sha256.h"
 #include "plan/arch_parse.h"
-#include "plan/facts.h"
 #include "plan/graph.h"
+#include "plan/hyperparameters.h"
 #include "plan/passes.h"
 #include "plan/report.h"
 
 #include <fmt/format.h>
+
+#include <optional>
+#include <utility>
 
 namespace culet::plan {
 namespace {
@@ -39,34 +42,6 @@ std::string sha256_of(const std::string& text) {
   return base::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
 }
 
-// A drafter's target, compiled far enough to read its facts, outputs and caches.
-struct Target {
-  ArchFile arch;
-  std::unique_ptr<Facts> facts;
-  Plan plan;
-};
-
-Result<std::unique_ptr<Target>> load_target(const ArchLibrary& library,
-                                            const CompileOptions& options) {
-  const format::GgufFile& model = *options.target;
-  auto t = std::make_unique<Target>();
-  CULET_TRY(std::string name, architecture_of(model));
-  CULET_TRY(const ArchText* text, library.find(name));
-  CULET_TRY(t->arch, parse_arch(library, *text));
-  if (options.target_plan &&
-      sha256_of(flattened_text(t->arch)) != options.target_plan->source_sha256)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the target model {} was loaded with another text of {} than the one "
-                            "there is now ({}); load both models with the same folder of "
-                            "architecture files",
-                            model.name(), t->arch.files.back().name, text->origin));
-  const int64_t context = options.context > 0 ? options.context : trained_context(model);
-  t->facts = std::make_unique<Facts>(t->arch, model, context, nullptr);
-  CULET_TRY(GraphResult graph, build_graph(*t->facts, {}));
-  t->plan = std::move(graph.plan);
-  return t;
-}
-
 }  // namespace
 
 Result<Compiled> compile(const ArchLibrary& library, const format::GgufFile& model,
@@ -79,19 +54,30 @@ Result<Compiled> compile(const ArchLibrary& library, const format::GgufFile& mod
 Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
                               const format::GgufFile& model, const CompileOptions& options) {
   CULET_TRY(std::string name, architecture_of(model));
-  CULET_TRY(ArchFile arch, parse_arch(library, text));
-  std::unique_ptr<Target> target;
-  if (options.target) {
-    CULET_TRY(target, load_target(library, options));
-  }
+  CULET_TRY(ArchFile parsed, parse_arch(library, text));
+  Compiled out;
+  out.arch = std::make_shared<const ArchFile>(std::move(parsed));
+  const ArchFile& arch = *out.arch;
   const int64_t trained = trained_context(model);
   const int64_t context = options.context > 0 ? options.context : trained;
-  Facts facts(arch, model, context, target ? target->facts.get() : nullptr);
-  CULET_TRY(
-      GraphResult graph,
-      build_graph(facts, target ? TargetPlan{&target->plan, target->facts.get()} : TargetPlan{}));
 
-  Compiled out;
+  std::optional<Compiled> made;  // the target, where nobody has compiled it
+  std::optional<Hyperparameters> target_hparams;
+  TargetPlan target;
+  if (options.target) {
+    const Compiled* compiled = options.target_compiled;
+    if (!compiled) {
+      CULET_TRY(made, compile(library, *options.target, {.context = options.context}));
+      compiled = &*made;
+    }
+    target_hparams.emplace(*compiled->arch, *options.target,
+                           options.context > 0 ? options.context : trained_context(*options.target),
+                           nullptr);
+    target = {&compiled->plan, &*target_hparams};
+  }
+  Hyperparameters hparams(arch, model, context, target.hparams);
+  CULET_TRY(GraphResult graph, build_graph(hparams, target));
+
   out.plan = std::move(graph.plan);
   out.warnings = std::move(graph.warnings);
   out.origin = text.origin;
@@ -100,7 +86,7 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   const std::string flat = flattened_text(arch);
   out.plan.source = lines_of(flat);
   out.plan.source_sha256 = sha256_of(flat);
-  pin_queries(&out.plan);
+  add_sink_queries(&out.plan);
   select_rows(&out.plan);
   remove_dead(&out.plan);
   if (!options.precise) insert_quantize(&out.plan, {model, options.target});

@@ -14,6 +14,8 @@
 
 namespace culet::plan {
 
+struct ArchFile;
+
 // Where architecture files come from: the built-in ones, then a folder that adds or replaces.
 // A file in the folder that does not load disables that architecture; there is no fall-back.
 constexpr uint64_t kMostArchBytes = uint64_t{1} << 20;  // the parser's own limit is far below
@@ -41,23 +43,25 @@ class ArchLibrary {
   std::vector<ArchText> replaced_;
 };
 
-struct CompileOptions {
-  bool precise = false;  // no int8 activations: products take float rows
-  bool fuse = true;      // false: the unfused plan (same bits)
-  // A drafter's target model, and the plan that it runs, if it does: its caches must be those that
-  // the drafter finds in the architecture file.
-  const format::GgufFile* target = nullptr;
-  const Plan* target_plan = nullptr;
-  // Stops after the checks: ops without a kernel in this version are fine (tests, `arch check`).
-  bool check_only = false;
-  int64_t context = 0;  // session.context in facts; 0 = the model's own
-};
-
 struct Compiled {
   Plan plan;
   std::string origin;                 // of the architecture file
   std::vector<std::string> warnings;  // metadata keys nobody read, ...
   int64_t context_length = 0;         // the model's training context (0: not stated)
+  std::shared_ptr<const ArchFile>
+      arch;  // the text, parsed: a draft model's hyperparameters may name hyperparameters in it
+};
+
+struct CompileOptions {
+  bool precise = false;  // no int8 activations: products take float rows
+  bool fuse = true;      // false: the unfused plan (same bits)
+  // A draft model's target model, and what it was compiled to: its hyperparameters, outputs and
+  // caches are read there. Without the latter the target is compiled as well.
+  const format::GgufFile* target = nullptr;
+  const Compiled* target_compiled = nullptr;
+  // Stops after the checks: ops without a kernel in this version are fine (tests, `arch check`).
+  bool check_only = false;
+  int64_t context = 0;  // session.context in hyperparameters; 0 = the model's own
 };
 
 // Errors are one line: FILE:LINE:COLUMN: what was found, what was expected, what to write instead.

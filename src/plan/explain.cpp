@@ -37,56 +37,76 @@ std::string source_line(const Plan& plan, int32_t line) {
   return text;
 }
 
-}  // namespace
+// What stands behind an op's operands.
+struct AttributesText {
+  const Plan& plan;
+  const Op& op;
 
-std::string attributes_text(const Plan& plan, const Op& op) {
-  static constexpr char kSigns[] = {'+', '-', '*', '/'};
-  static constexpr const char* kActs[] = {"none", "silu",    "gelu", "gelu_erf",
-                                          "relu", "sigmoid", "tanh"};
-  const Attributes& a = op.attr;
-  std::string out;
-  if (op.kind == OpKind::arithmetic) {
-    out += fmt::format(" {}", kSigns[static_cast<size_t>(a.arithmetic)]);
-    if (op.in.size() == 1 && op.weights.empty()) out += fmt::format(" {}", a.scalar);
+  std::string cache(int32_t index) const {
+    const CacheSpec& c = plan.caches[static_cast<size_t>(index)];
+    std::string out = fmt::format(" cache={}/{}", c.name, c.layer);
+    if (c.policy == CachePolicy::kWindow) out += fmt::format(" window={}", c.window);
+    return out;
   }
-  if (op.kind == OpKind::rope) {
+  static std::string activation(Activation a) {
+    static constexpr const char* kNames[] = {"none", "silu",    "gelu", "gelu_erf",
+                                             "relu", "sigmoid", "tanh"};
+    return fmt::format(" act={}", kNames[static_cast<size_t>(a)]);
+  }
+
+  std::string operator()(const NoAttributes&) const { return ""; }
+  std::string operator()(const EmbedAttributes&) const { return ""; }
+  std::string operator()(const NormAttributes& a) const { return fmt::format(" eps={}", a.eps); }
+  std::string operator()(const RopeAttributes& a) const {
     const RopeSpec& r = plan.ropes[static_cast<size_t>(a.rope)];
-    out += fmt::format(" {} dims={} base={} scale={}", a.rope_adjacent ? "adjacent" : "halves",
-                       r.dims, r.base, r.scale);
+    std::string out = fmt::format(" {} dims={} base={} scale={}",
+                                  a.adjacent ? "adjacent" : "halves", r.dims, r.base, r.scale);
     if (r.attn_factor != 1) out += fmt::format(" attn_factor={}", r.attn_factor);
     if (r.factors != kNone) out += " factors";
-    if (a.rope_pinned) out += " pinned";
+    if (a.sinks) out += " sinks";
+    return out;
   }
-  if (a.cache != kNone) {
-    const CacheSpec& c = plan.caches[static_cast<size_t>(a.cache)];
-    out += fmt::format(" cache={}/{}", c.name, c.layer);
-    if (c.policy == CachePolicy::kWindow) out += fmt::format(" window={}", c.window);
-  }
-  if (a.state != kNone) {
-    const StateSpec& s = plan.states[static_cast<size_t>(a.state)];
-    out += fmt::format(" state={}/{} rows={}", s.name, s.layer, s.rows);
-  }
-  if (a.tokens != kNone)
-    out += fmt::format(" tokens={}", plan.token_lists[static_cast<size_t>(a.tokens)].size());
-  if (op.kind == OpKind::attend) {
+  std::string operator()(const AppendAttributes& a) const { return cache(a.cache); }
+  std::string operator()(const AttendAttributes& a) const {
+    std::string out = a.cache != kNone ? cache(a.cache) : "";
     out += fmt::format(" heads={}/{} scale={}", a.heads, a.kv_heads, a.scale);
     if (a.softcap != 0) out += fmt::format(" softcap={}", a.softcap);
     if (a.mask == Mask::kFull) out += " mask=full";
     if (a.mask == Mask::kBand) out += fmt::format(" mask=band({})", a.band);
+    return out;
   }
-  if (op.kind == OpKind::softcap) out += fmt::format(" cap={}", a.scalar);
-  if (op.kind == OpKind::slice || op.kind == OpKind::view_layer)
-    out += fmt::format(" columns {}..{}", a.first, a.first + a.count);
-  if (op.kind == OpKind::pool) out += a.mean ? " mean" : " first";
-  if (op.kind == OpKind::route) {
-    out += fmt::format(" top={} score={}", a.top, a.sigmoid ? "sigmoid" : "softmax");
+  std::string operator()(const ArithmeticAttributes& a) const {
+    static constexpr char kSigns[] = {'+', '-', '*', '/'};
+    std::string out = fmt::format(" {}", kSigns[static_cast<size_t>(a.arithmetic)]);
+    if (op.in.size() == 1 && op.weights.empty()) out += fmt::format(" {}", a.scalar);
+    return out;
+  }
+  std::string operator()(const ActivationAttributes& a) const { return activation(a.activation); }
+  std::string operator()(const SoftcapAttributes& a) const { return fmt::format(" cap={}", a.cap); }
+  std::string operator()(const ColumnsAttributes& a) const {
+    return fmt::format(" columns {}..{}", a.first, a.first + a.count);
+  }
+  std::string operator()(const RouteAttributes& a) const {
+    std::string out = fmt::format(" top={} score={}", a.top, a.sigmoid ? "sigmoid" : "softmax");
     if (a.renormalise) out += " renormalise";
     if (a.scale != 1) out += fmt::format(" scale={}", a.scale);
+    return out;
   }
-  if (a.activation != Activation::kNone)
-    out += fmt::format(" act={}", kActs[static_cast<size_t>(a.activation)]);
-  if (a.eps != 0) out += fmt::format(" eps={}", a.eps);
-  return out;
+  std::string operator()(const ExpertsAttributes& a) const { return activation(a.activation); }
+  std::string operator()(const PoolAttributes& a) const { return a.mean ? " mean" : " first"; }
+  std::string operator()(const ShortConvAttributes& a) const {
+    const StateSpec& s = plan.states[static_cast<size_t>(a.state)];
+    return fmt::format(" state={}/{} rows={}", s.name, s.layer, s.rows);
+  }
+  std::string operator()(const SuppressAttributes& a) const {
+    return fmt::format(" tokens={}", plan.token_lists[static_cast<size_t>(a.tokens)].size());
+  }
+};
+
+}  // namespace
+
+std::string attributes_text(const Plan& plan, const Op& op) {
+  return op.attr.visit(AttributesText{plan, op});
 }
 
 std::string explain(const Plan& plan, const Tensors& tensors,

@@ -1,5 +1,5 @@
 // Every family compiles against the header of a real (tiny) model file: what the language carries,
-// and the facts of the result that a wrong compiler would get wrong.
+// and the hyperparameters of the result that a wrong compiler would get wrong.
 #include "plan/plan_test_support.h"
 
 #include <algorithm>
@@ -94,7 +94,7 @@ TEST(Families, LlamaIsWhatItsFileSays) {
   ASSERT_EQ(plan.layers.size(), static_cast<size_t>(layers));
   ASSERT_EQ(plan.caches.size(), static_cast<size_t>(layers));
   EXPECT_EQ(plan.ropes.size(), 1u);                  // one table for every q and k of every layer
-  EXPECT_EQ(count(plan, OpKind::rope), 3 * layers);  // q, k, and q again at the pinned position
+  EXPECT_EQ(count(plan, OpKind::rope), 3 * layers);  // q, k, and q again at the sink position
   for (int32_t l = 0; l < layers; ++l) {
     const CacheSpec& c = plan.caches[static_cast<size_t>(l)];
     EXPECT_EQ(c.layer, l);
@@ -102,17 +102,17 @@ TEST(Families, LlamaIsWhatItsFileSays) {
     EXPECT_EQ(c.kv_heads, kv);
     const auto attends = ops_of(plan, OpKind::attend, l);
     ASSERT_EQ(attends.size(), 1u);
-    const Attributes& a = attends[0]->attr;
+    const auto& a = attends[0]->attr.as<AttendAttributes>();
     const auto ropes = ops_of(plan, OpKind::rope, l);
     EXPECT_EQ(std::count_if(ropes.begin(), ropes.end(),
-                            [](const Op* op) { return op->attr.rope_pinned; }),
+                            [](const Op* op) { return op->attr.as<RopeAttributes>().sinks; }),
               1);
     EXPECT_EQ(a.cache, l);
     EXPECT_EQ(a.heads, heads);
     EXPECT_EQ(a.kv_heads, kv);
     EXPECT_FLOAT_EQ(a.scale, 1 / std::sqrt(static_cast<float>(a.head_dim)));
     EXPECT_EQ(a.mask, Mask::kCausal);
-    EXPECT_TRUE(ops_of(plan, OpKind::rope, l)[0]->attr.rope_adjacent);
+    EXPECT_TRUE(ops_of(plan, OpKind::rope, l)[0]->attr.as<RopeAttributes>().adjacent);
   }
   const auto vocabulary = static_cast<int32_t>(model->file.tensor("token_embd.weight")->dims[1]);
   EXPECT_EQ(value(plan, plan.output("logits")).width, vocabulary);
@@ -132,7 +132,7 @@ TEST(Families, Llama3RopeReadsTheFactors) {
 // Verifies language.rotation.
 TEST(Families, QwenRotatesHalvesAndReadsBiases) {
   const Plan qwen2 = plan_of("qwen2", "qwen2", {.fuse = false});
-  EXPECT_FALSE(ops_of(qwen2, OpKind::rope)[0]->attr.rope_adjacent);
+  EXPECT_FALSE(ops_of(qwen2, OpKind::rope)[0]->attr.as<RopeAttributes>().adjacent);
   int with_bias = 0;
   for (const Op* op : ops_of(qwen2, OpKind::linear)) with_bias += op->weights[1] != kNone;
   EXPECT_EQ(with_bias, 3 * qwen2.n_layers);
@@ -193,7 +193,7 @@ TEST(Families, Gemma3MixesWindowsAndGlobalLayers) {
   std::set<int32_t> seen;
   for (const Op* op : ops_of(plan, OpKind::rope)) {
     const bool local = (op->layer + 1) % period != 0;
-    const RopeSpec& rope = plan.ropes[static_cast<size_t>(op->attr.rope)];
+    const RopeSpec& rope = plan.ropes[static_cast<size_t>(op->attr.as<RopeAttributes>().rope)];
     EXPECT_EQ(rope.base, local ? 10000 : 1000000);
     const CacheSpec& cache = plan.caches[static_cast<size_t>(op->layer)];
     EXPECT_EQ(cache.policy, local ? CachePolicy::kWindow : CachePolicy::kGlobal);
@@ -245,7 +245,8 @@ TEST(Families, Gemma3LinearStretchesOnlyGlobalLayers) {
   const Plan plan = plan_of("gemma3-linear", "gemma3");
   for (const Op* op : ops_of(plan, OpKind::rope)) {
     const bool local = plan.caches[static_cast<size_t>(op->layer)].policy == CachePolicy::kWindow;
-    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.rope)].scale, local ? 1 : 1 / factor);
+    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.as<RopeAttributes>().rope)].scale,
+              local ? 1 : 1 / factor);
   }
 }
 
@@ -258,7 +259,7 @@ TEST(Families, Gemma4SharesTheDonorsCaches) {
   for (int32_t l = 0; l < 9; ++l) {
     const auto attends = ops_of(plan, OpKind::attend, l);
     ASSERT_EQ(attends.size(), 1u);
-    const Attributes& a = attends[0]->attr;
+    const auto& a = attends[0]->attr.as<AttendAttributes>();
     const bool global = l % 3 == 2;
     EXPECT_EQ(a.cache, reads[l]) << "layer " << l;
     EXPECT_EQ(a.head_dim, global ? 32 : 16);
@@ -266,9 +267,10 @@ TEST(Families, Gemma4SharesTheDonorsCaches) {
     EXPECT_EQ(a.scale, 1);
     EXPECT_EQ(ops_of(plan, OpKind::append, l).size(), l < 6 ? 1u : 0u);
     const auto ropes = ops_of(plan, OpKind::rope, l);
-    const size_t pinned = global ? 1 : 0;  // the query that a stream's pinned keys see
-    EXPECT_EQ(ropes.size(), (l < 6 ? 2u : 1u) + pinned);
-    const RopeSpec& rope = plan.ropes[static_cast<size_t>(ropes[0]->attr.rope)];
+    const size_t sinks = global ? 1 : 0;  // the query that a stream's sink keys see
+    EXPECT_EQ(ropes.size(), (l < 6 ? 2u : 1u) + sinks);
+    const RopeSpec& rope =
+        plan.ropes[static_cast<size_t>(ropes[0]->attr.as<RopeAttributes>().rope)];
     EXPECT_EQ(rope.base, global ? 1000000 : 10000);
     EXPECT_EQ(rope.factors != kNone, global);
     EXPECT_EQ(ops_of(plan, OpKind::view_layer, l).size(), 1u);
@@ -292,10 +294,11 @@ TEST(Families, Gemma4DenseAndExperts) {
   const Plan moe = plan_of("gemma4-moe", "gemma4");
   EXPECT_EQ(count(moe, OpKind::experts), 4);
   const Op& route = *ops_of(moe, OpKind::route)[0];
-  EXPECT_EQ(route.attr.top, 2);
-  EXPECT_TRUE(route.attr.renormalise);
+  EXPECT_EQ(route.attr.as<RouteAttributes>().top, 2);
+  EXPECT_TRUE(route.attr.as<RouteAttributes>().renormalise);
   EXPECT_EQ(value(moe, route.out[0]).dims, (std::array<int32_t, 3>{2, 2, 0}));
-  EXPECT_EQ(ops_of(moe, OpKind::experts)[0]->attr.activation, Activation::kGelu);
+  EXPECT_EQ(ops_of(moe, OpKind::experts)[0]->attr.as<ExpertsAttributes>().activation,
+            Activation::kGelu);
 }
 
 TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
@@ -304,11 +307,12 @@ TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
   ASSERT_EQ(plan.caches.size(), 5u);
   const int32_t reads[] = {0, 1, 2, 3, 4, 3, 3, 3, 3, 4};
   for (int32_t l = 0; l < 10; ++l) {
-    EXPECT_EQ(ops_of(plan, OpKind::attend, l)[0]->attr.cache, reads[l]) << "layer " << l;
+    EXPECT_EQ(ops_of(plan, OpKind::attend, l)[0]->attr.as<AttendAttributes>().cache, reads[l])
+        << "layer " << l;
     EXPECT_EQ(ops_of(plan, OpKind::append, l).size(), l < 5 ? 1u : 0u);
     const bool global = l % 5 == 4;
-    const RopeSpec& rope =
-        plan.ropes[static_cast<size_t>(ops_of(plan, OpKind::rope, l)[0]->attr.rope)];
+    const RopeSpec& rope = plan.ropes[static_cast<size_t>(
+        ops_of(plan, OpKind::rope, l)[0]->attr.as<RopeAttributes>().rope)];
     EXPECT_EQ(rope.base, global ? 1000000 : 10000);
     const auto mixes = ops_of(plan, OpKind::matmul, l);  // predicted, then corrected
     ASSERT_EQ(mixes.size(), 2u);
@@ -329,7 +333,7 @@ TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
 
 TEST(Families, TheDrafterReadsItsTarget) {
   const Plan plan = plan_of("gemma4-assistant", "gemma4-assistant");
-  EXPECT_EQ(plan.kind, "drafter");
+  EXPECT_EQ(plan.kind, "draft");
   EXPECT_EQ(count(plan, OpKind::append), 0);
   ASSERT_EQ(count(plan, OpKind::input), 1);
   EXPECT_EQ(value(plan, ops_of(plan, OpKind::input)[0]->out[0]).width, 64);
@@ -342,7 +346,7 @@ TEST(Families, TheDrafterReadsItsTarget) {
   for (const CacheSpec& c : plan.caches) targets.insert(c.target);
   EXPECT_EQ(targets, (std::set<int32_t>{4, 5}));
   for (int32_t l = 0; l < 4; ++l) {
-    const Attributes& a = ops_of(plan, OpKind::attend, l)[0]->attr;
+    const auto& a = ops_of(plan, OpKind::attend, l)[0]->attr.as<AttendAttributes>();
     EXPECT_EQ(plan.caches[static_cast<size_t>(a.cache)].target, l == 3 ? 5 : 4);
     EXPECT_EQ(a.head_dim, l == 3 ? 32 : 16);
   }
@@ -360,7 +364,7 @@ TEST(Families, TheDrafterNeedsItsTargetAndTheRightOne) {
   const ModelPtr wrong = fixture("llama");
   auto other = compile_text(builtin(), arch, model->file, {.target = &wrong->file});
   ASSERT_FALSE(other);
-  EXPECT_NE(other.error().message.find("no fact 'local'"), std::string::npos)
+  EXPECT_NE(other.error().message.find("no hyperparameter 'local'"), std::string::npos)
       << other.error().message;
 }
 
@@ -423,9 +427,9 @@ TEST(Families, Lfm2MixesConvolutionsAndAttention) {
     EXPECT_EQ(state.width, 64);
     const auto convs = ops_of(plan, OpKind::short_conv, state.layer);
     ASSERT_EQ(convs.size(), 1u);
-    EXPECT_EQ(convs[0]->attr.state, s);
+    EXPECT_EQ(convs[0]->attr.as<ShortConvAttributes>().state, s);
   }
-  EXPECT_EQ(ops_of(plan, OpKind::attend, 4)[0]->attr.cache, 1);
+  EXPECT_EQ(ops_of(plan, OpKind::attend, 4)[0]->attr.as<AttendAttributes>().cache, 1);
 }
 
 TEST(Families, EncodersHaveNoCacheAndKeepEveryRow) {
@@ -443,16 +447,16 @@ TEST(Families, EncodersHaveNoCacheAndKeepEveryRow) {
   const Plan modern = plan_of("modernbert", "modern-bert");
   for (const Op* op : ops_of(modern, OpKind::attend)) {
     const bool local = op->layer % 3 != 0;
-    EXPECT_EQ(op->attr.mask, local ? Mask::kBand : Mask::kFull);
-    EXPECT_EQ(op->attr.band, local ? 4 : 0);
+    EXPECT_EQ(op->attr.as<AttendAttributes>().mask, local ? Mask::kBand : Mask::kFull);
+    EXPECT_EQ(op->attr.as<AttendAttributes>().band, local ? 4 : 0);
   }
   EXPECT_EQ(ops_of(modern, OpKind::layer_norm, 0).size(),
             1u);  // no norm before the first attention
   const Plan bert = plan_of("bert", "bert");
   const auto embeds = ops_of(bert, OpKind::embed);
   ASSERT_EQ(embeds.size(), 3u);
-  EXPECT_TRUE(embeds[1]->attr.by_position);
-  EXPECT_TRUE(embeds[2]->attr.by_type);
+  EXPECT_EQ(embeds[1]->attr.as<EmbedAttributes>().by, EmbedAttributes::By::kPosition);
+  EXPECT_EQ(embeds[2]->attr.as<EmbedAttributes>().by, EmbedAttributes::By::kType);
 }
 
 TEST(Families, EncodersPoolAsTheirFilesSay) {
@@ -462,7 +466,7 @@ TEST(Families, EncodersPoolAsTheirFilesSay) {
     const Plan plan = plan_of(header, arch);
     const auto pools = ops_of(plan, OpKind::pool);
     ASSERT_EQ(pools.size(), 1u) << header;
-    EXPECT_EQ(pools[0]->attr.mean, mean);
+    EXPECT_EQ(pools[0]->attr.as<PoolAttributes>().mean, mean);
     EXPECT_EQ(pools[0]->in[0], plan.output("hidden"));
     EXPECT_EQ(value(plan, plan.output("pooled")).rows, RowSet::kWanted);
     EXPECT_EQ(count(plan, OpKind::sqrt), arch == std::string("gemma-embedding") ? 1 : 0);
@@ -507,8 +511,8 @@ TEST(Families, Phi3CutsOneMatrixAndPicksFactorsByContext) {
   const Plan plan = plan_of("phi3", "phi3", {.fuse = false});
   const auto slices = ops_of(plan, OpKind::slice, 0);
   ASSERT_EQ(slices.size(), 3u);
-  EXPECT_EQ(slices[1]->attr.first, 64);
-  EXPECT_EQ(slices[1]->attr.count, 32);
+  EXPECT_EQ(slices[1]->attr.as<ColumnsAttributes>().first, 64);
+  EXPECT_EQ(slices[1]->attr.as<ColumnsAttributes>().count, 32);
   EXPECT_EQ(plan.ropes[0].factors, kNone);
   const ModelPtr model = fixture("phi3-longrope");
   const auto factors = [&](int64_t context) {
@@ -553,7 +557,8 @@ TEST(Families, WindowsStandWhereTheFamilySays) {
 
 TEST(Families, Gemma2CapsScoresAndLogits) {
   const Plan plan = plan_of("gemma2", "gemma2", {.fuse = false});
-  for (const Op* op : ops_of(plan, OpKind::attend)) EXPECT_EQ(op->attr.softcap, 3);
+  for (const Op* op : ops_of(plan, OpKind::attend))
+    EXPECT_EQ(op->attr.as<AttendAttributes>().softcap, 3);
   EXPECT_EQ(count(plan, OpKind::softcap), 1);
   EXPECT_EQ(count(plan, OpKind::rms_norm), 4 * plan.n_layers + 1);
 }
@@ -561,7 +566,8 @@ TEST(Families, Gemma2CapsScoresAndLogits) {
 TEST(Families, Olmo3ScalesPositionsOfGlobalLayersOnly) {
   const Plan plan = plan_of("olmo3", "olmo2");
   for (const Op* op : ops_of(plan, OpKind::rope)) {
-    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.rope)].scale, op->layer == 1 ? 0.25 : 1);
+    EXPECT_EQ(plan.ropes[static_cast<size_t>(op->attr.as<RopeAttributes>().rope)].scale,
+              op->layer == 1 ? 0.25 : 1);
   }
 }
 
@@ -608,15 +614,15 @@ TEST(Families, LlamaServesMistral) {
     auto c = compile(builtin(), model->file, {});
     ASSERT_TRUE(c) << c.error().message;
     EXPECT_EQ(testing::PrintToString(c->warnings), "{}");
-    EXPECT_EQ(ops_of(c->plan, OpKind::attend, 0)[0]->attr.head_dim, 128);
-    EXPECT_TRUE(ops_of(c->plan, OpKind::rope, 0)[0]->attr.rope_adjacent);
+    EXPECT_EQ(ops_of(c->plan, OpKind::attend, 0)[0]->attr.as<AttendAttributes>().head_dim, 128);
+    EXPECT_TRUE(ops_of(c->plan, OpKind::rope, 0)[0]->attr.as<RopeAttributes>().adjacent);
   }
 }
 
 TEST(Families, Qwen3MoeRoutes) {
   const Plan plan = plan_of("qwen3moe", "qwen3moe");
   EXPECT_EQ(count(plan, OpKind::route), 3);
-  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.top, 2);
+  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.as<RouteAttributes>().top, 2);
   EXPECT_EQ(count(plan, OpKind::gated_linear), 0);
 }
 
@@ -624,8 +630,10 @@ TEST(Families, MixtralIsLlamaWithExperts) {
   const Plan plan = plan_of("mixtral", "llama");
   EXPECT_EQ(count(plan, OpKind::experts), 3);
   EXPECT_EQ(count(plan, OpKind::gated_linear), 0);
-  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.top, 2);
-  EXPECT_FALSE(ops_of(plan, OpKind::experts)[0]->attr.quantize_hidden);  // float32 weights
+  EXPECT_EQ(ops_of(plan, OpKind::route)[0]->attr.as<RouteAttributes>().top, 2);
+  EXPECT_FALSE(
+      ops_of(plan, OpKind::experts)[0]->attr.as<ExpertsAttributes>().quantize_hidden);  // float32
+                                                                                        // weights
   EXPECT_EQ(count(plan_of("llama", "llama"), OpKind::experts), 0);
 }
 

@@ -57,7 +57,8 @@ class Fuser {
   // Of one shape: not one number or vector for many.
   bool two_values(const Op& o, Arithmetic a) const {
     const auto width = [&](ValueId v) { return plan_->values[static_cast<size_t>(v)].width; };
-    return o.attr.arithmetic == a && o.in.size() == 2 && width(o.in[0]) == width(o.in[1]);
+    return o.attr.as<ArithmeticAttributes>().arithmetic == a && o.in.size() == 2 &&
+           width(o.in[0]) == width(o.in[1]);
   }
   bool same_rows(ValueId a, ValueId b) const {
     return plan_->values[static_cast<size_t>(a)].rows == plan_->values[static_cast<size_t>(b)].rows;
@@ -94,14 +95,12 @@ class Fuser {
     const int32_t gate = sole(op(act).in[0], OpKind::linear, product);
     const int32_t up = sole(product.in[1], OpKind::linear, product);
     if (gate == kNone || up == kNone || op(gate).in[0] != op(up).in[0]) return false;
-    Op fused;
-    fused.kind = OpKind::gated_linear;
-    fused.layer = product.layer, fused.line = product.line;
+    Op fused = make_op(OpKind::gated_linear, product.layer, product.line);
     fused.in = {op(gate).in[0]};
     fused.out = product.out;
     fused.weights = {op(gate).weights[0], op(up).weights[0], op(gate).weights[1],
                      op(up).weights[1]};
-    fused.attr.activation = a;
+    fused.attr = ActivationAttributes{a};
     --uses_[static_cast<size_t>(fused.in[0])];
     kill({act, gate, up});
     product = std::move(fused);
@@ -115,9 +114,7 @@ class Fuser {
       const int32_t product = sole(sum.in[static_cast<size_t>(side)], OpKind::linear, sum);
       if (product == kNone || !same_rows(sum.in[static_cast<size_t>(1 - side)], sum.out[0]))
         continue;
-      Op fused;
-      fused.kind = OpKind::linear_add;
-      fused.layer = sum.layer, fused.line = sum.line;
+      Op fused = make_op(OpKind::linear_add, sum.layer, sum.line);
       fused.in = {sum.in[static_cast<size_t>(1 - side)], op(product).in[0]};
       fused.out = sum.out;
       fused.weights = op(product).weights;

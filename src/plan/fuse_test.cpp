@@ -74,7 +74,7 @@ TEST(Fuse, GatedLinearKeepsItsParts) {
                              "  x = x + linear(f, ffn_down)\n");
     const auto ops = ops_of(p, OpKind::gated_linear, 0);
     ASSERT_EQ(ops.size(), 1u) << op;
-    EXPECT_EQ(ops[0]->attr.activation, activation);
+    EXPECT_EQ(ops[0]->attr.as<ActivationAttributes>().activation, activation);
     ASSERT_EQ(ops[0]->weights.size(), 4u);
     EXPECT_EQ(name(ops[0]->weights[0]), "blk.0.ffn_gate.weight");
     EXPECT_EQ(name(ops[0]->weights[1]), "blk.0.ffn_up.weight");

@@ -3,7 +3,7 @@
 
 #include "culet/result.h"
 #include "plan/arch_ast.h"
-#include "plan/facts.h"
+#include "plan/hyperparameters.h"
 #include "plan/plan.h"
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace culet::plan {
 
-struct TargetPlan {  // of the model a drafter is attached to
+struct TargetPlan {  // of the model a draft model is attached to
   const Plan* plan = nullptr;
-  Facts* facts = nullptr;
+  Hyperparameters* hparams = nullptr;
 };
 
 struct GraphResult {
@@ -24,6 +24,6 @@ struct GraphResult {
 
 // Evaluates requires, expands model and layer blocks, binds tensors, infers shapes, and checks that
 // every tensor and every rope / attention key of the file is read or ignored.
-Result<GraphResult> build_graph(Facts& facts, const TargetPlan& target);
+Result<GraphResult> build_graph(Hyperparameters& hparams, const TargetPlan& target);
 
 }  // namespace culet::plan

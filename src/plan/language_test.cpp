@@ -46,15 +46,15 @@ void expect_error(const std::string& text, const std::string& place, const std::
   EXPECT_NE(m.find(part), std::string::npos) << "no \"" << part << "\" in: " << m;
   EXPECT_EQ(m.find('\n'), std::string::npos) << m;
 }
-// An expression as a fact of its own line, line 8; what is wrong is at column 9 or later.
-void expect_fact_error(const std::string& fact, const std::string& part) {
-  expect_error(toy("let f = " + fact + "\nrequire f == f, \"never\"\n"), "8:", part);
+// An expression as a hyperparameter of its own line, line 8; what is wrong is at column 9 or later.
+void expect_hparam_error(const std::string& hparam, const std::string& part) {
+  expect_error(toy("let f = " + hparam + "\nrequire f == f, \"never\"\n"), "8:", part);
 }
-double fact(const std::string& text) {
-  // x * FACT as the only scalar of the plan.
+double hparam(const std::string& text) {
+  // x * HPARAM as the only scalar of the plan.
   const Plan p = plan_of(toy("", "layer:\n  x = x * (" + text + ")\n"));
   const auto ops = ops_of(p, OpKind::arithmetic, 1);
-  return ops.empty() ? -1e9 : ops[0]->attr.scalar;
+  return ops.empty() ? -1e9 : ops[0]->attr.as<ArithmeticAttributes>().scalar;
 }
 void expect_layer_error(const std::string& line, const std::string& part) {
   expect_error(toy("", "layer:\n  " + line + "\n"), "13:", part);
@@ -118,7 +118,8 @@ TEST(Language, Header) {
   expect_error(toy() + "include llama\n", "15:1:", "on the line after 'arch'");
   expect_error("arch-lang 1\narch toy\n\ninclude nobody\n",
                "4:9:", "no architecture file 'nobody.arch'");
-  expect_error("arch-lang 1\narch toy\ninclude ../llama\n", "3:9:", "no meaning here");
+  expect_error("arch-lang 1\narch toy\ninclude ../llama\n",
+               "3:9:", "expected an architecture name");
   expect_error("arch-lang 1\narch toy\ninclude a/llama\n", "3:10:", "end of the line");
 }
 
@@ -137,7 +138,7 @@ TEST(Language, TopLevel) {
   expect_error(toy("let a = if yes 1 else 2\n"), "8:16:", "expected 'then'");
   expect_error(toy("require yes\n"), "8:", "expected ','");
   expect_error(toy("require yes, no\n"), "8:14:", "a message in quotes");
-  expect_error(toy("kind thing\n"), "8:6:", "decoder, encoder or drafter");
+  expect_error(toy("kind thing\n"), "8:6:", "decoder, encoder or draft");
   expect_error(toy("kind decoder\nkind decoder\n"), "9:1:", "stands twice");
   expect_error(toy("cache kv: size 4\n"), "8:11:", "policy, donor, keys or values");
   expect_error(toy("cache kv: keys 4\n"), "8:", "'x' between heads and width");
@@ -204,7 +205,7 @@ TEST(Language, Depth) {
     when += std::string(static_cast<size_t>(k) + 2, ' ') + "when yes:\n";
   expect_error(toy("", "layer:\n" + when + std::string(160, ' ') + "x = x\n"), "7",
                "nested too deeply");
-  // A chain of facts.
+  // A chain of hyperparameters.
   std::string lets = "let f0 = 1\n";
   for (int k = 1; k < 900; ++k)
     lets += "let f" + std::to_string(k) + " = f" + std::to_string(k - 1) + " + 1\n";
@@ -213,55 +214,56 @@ TEST(Language, Depth) {
 }
 
 TEST(Language, FactsAreComputed) {
-  EXPECT_EQ(fact("1 + 2 * 3 - 4 / 2"), 5);
-  EXPECT_EQ(fact("-(7 mod 4) + 10"), 7);
-  EXPECT_EQ(fact("(0 - 1) mod 4"), 3);  // the sign of the divisor
-  EXPECT_EQ(fact("sqrt(16) + floor(2.7) + min(1, 2) + max(1, 2)"), 9);
-  EXPECT_EQ(fact("if 1 < 2 and not (2 >= 3) or no then 5 else 6"), 5);
-  EXPECT_EQ(fact("if \"a\" == \"a\" and \"a\" != \"b\" then 5 else 6"), 5);
-  EXPECT_EQ(fact("meta.absent default 3"), 3);
-  EXPECT_EQ(fact("meta.absent default meta.block_count"), 2);
-  EXPECT_EQ(fact("meta.list[i]"), 5);         // layer 1
-  EXPECT_EQ(fact("meta.block_count[i]"), 2);  // a scalar read by index
-  EXPECT_EQ(fact("meta.absent[i] default 7"), 7);
-  EXPECT_EQ(fact("last(j < 2 where meta.list[j] == 3) + 1"), 1);
-  EXPECT_EQ(fact("if has(norm) then 5 else 6"), 5);
-  EXPECT_EQ(fact("if has(nothing) or has(root.norm) then 5 else 6"), 6);
-  EXPECT_EQ(fact("if has(\"blk.{i}.norm.weight\") then 5 else 6"), 5);
-  EXPECT_EQ(fact("if has(meta.word) and not has(meta.absent) then 5 else 6"), 5);
-  EXPECT_EQ(fact("if meta.yes then 5 else 6"), 5);
-  EXPECT_EQ(fact("if meta.word == \"linear\" then 5 else 6"), 5);
-  EXPECT_EQ(fact("i + 1"), 2);
+  EXPECT_EQ(hparam("1 + 2 * 3 - 4 / 2"), 5);
+  EXPECT_EQ(hparam("-(7 mod 4) + 10"), 7);
+  EXPECT_EQ(hparam("(0 - 1) mod 4"), 3);  // the sign of the divisor
+  EXPECT_EQ(hparam("sqrt(16) + floor(2.7) + min(1, 2) + max(1, 2)"), 9);
+  EXPECT_EQ(hparam("if 1 < 2 and not (2 >= 3) or no then 5 else 6"), 5);
+  EXPECT_EQ(hparam("if \"a\" == \"a\" and \"a\" != \"b\" then 5 else 6"), 5);
+  EXPECT_EQ(hparam("meta.absent default 3"), 3);
+  EXPECT_EQ(hparam("meta.absent default meta.block_count"), 2);
+  EXPECT_EQ(hparam("meta.list[i]"), 5);         // layer 1
+  EXPECT_EQ(hparam("meta.block_count[i]"), 2);  // a scalar read by index
+  EXPECT_EQ(hparam("meta.absent[i] default 7"), 7);
+  EXPECT_EQ(hparam("last(j < 2 where meta.list[j] == 3) + 1"), 1);
+  EXPECT_EQ(hparam("if has(norm) then 5 else 6"), 5);
+  EXPECT_EQ(hparam("if has(nothing) or has(root.norm) then 5 else 6"), 6);
+  EXPECT_EQ(hparam("if has(\"blk.{i}.norm.weight\") then 5 else 6"), 5);
+  EXPECT_EQ(hparam("if has(meta.word) and not has(meta.absent) then 5 else 6"), 5);
+  EXPECT_EQ(hparam("if meta.yes then 5 else 6"), 5);
+  EXPECT_EQ(hparam("if meta.word == \"linear\" then 5 else 6"), 5);
+  EXPECT_EQ(hparam("i + 1"), 2);
   const Plan p =
       plan_of(toy("let a = b[0] + b[1]\nlet b = i * 10\n", "layer:\n  x = x * (a + i)\n"));
-  EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->attr.scalar, 11);
+  EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->attr.as<ArithmeticAttributes>().scalar, 11);
 }
 
 // Verifies language.grammar.
 TEST(Language, FactErrors) {
-  expect_fact_error("1 / 0", "division of 1 by zero");
-  expect_fact_error("1 mod (2 - 2)", "by zero");
-  expect_fact_error("1e300 * 1e300", "no finite number");
-  expect_fact_error("sqrt(0 - 1)", "no finite number");
-  expect_fact_error("f", "'f' is defined by itself");
-  expect_fact_error("wdith", "did you mean 'width'?");
-  expect_fact_error("meta.absent", "no key toy.absent; write 'default ...'");
-  expect_fact_error("meta.list[7]", "toy.list has 2 elements, element 7");
-  expect_fact_error("meta.list[0 - 1]", "a whole number from 0");
-  expect_fact_error("meta.word + 1", "a number is needed here, but this is a string (\"linear\")");
-  expect_fact_error("meta.list + 1", "but this is a list");
-  expect_fact_error("meta.list == meta.list", "cannot be compared");
-  expect_fact_error("1 == yes", "a number is compared with a flag");
-  expect_fact_error("if 1 then 2 else 3", "a condition (yes or no) is needed");
-  expect_fact_error("not 1", "a condition (yes or no) is needed");
-  expect_fact_error("width default 3", "'default' follows a metadata key");
-  expect_fact_error("width[0][0]", "indexed");
-  expect_fact_error("sqrt(1, 2)", "sqrt takes 1 argument");
-  expect_fact_error("log(2)", "'log' is no function of facts (they are: has, sqrt");
-  expect_fact_error("last(j < 2 where j > 5)", "no layer j < 2 satisfies");
-  expect_fact_error("last(j < 2 j > 5)", "'where'");
-  expect_fact_error("target.width", "attach it to one");
-  expect_fact_error("(1, 2)", "tuples belong to values");
+  expect_hparam_error("1 / 0", "division of 1 by zero");
+  expect_hparam_error("1 mod (2 - 2)", "by zero");
+  expect_hparam_error("1e300 * 1e300", "no finite number");
+  expect_hparam_error("sqrt(0 - 1)", "no finite number");
+  expect_hparam_error("f", "'f' is defined by itself");
+  expect_hparam_error("wdith", "did you mean 'width'?");
+  expect_hparam_error("meta.absent", "no key toy.absent; write 'default ...'");
+  expect_hparam_error("meta.list[7]", "toy.list has 2 elements, element 7");
+  expect_hparam_error("meta.list[0 - 1]", "a whole number from 0");
+  expect_hparam_error("meta.word + 1",
+                      "a number is needed here, but this is a string (\"linear\")");
+  expect_hparam_error("meta.list + 1", "but this is a list");
+  expect_hparam_error("meta.list == meta.list", "cannot be compared");
+  expect_hparam_error("1 == yes", "a number is compared with a flag");
+  expect_hparam_error("if 1 then 2 else 3", "a condition (yes or no) is needed");
+  expect_hparam_error("not 1", "a condition (yes or no) is needed");
+  expect_hparam_error("width default 3", "'default' follows a metadata key");
+  expect_hparam_error("width[0][0]", "indexed");
+  expect_hparam_error("sqrt(1, 2)", "sqrt takes 1 argument");
+  expect_hparam_error("log(2)", "there is no function 'log' (functions: has, window, band, sqrt");
+  expect_hparam_error("last(j < 2 where j > 5)", "no layer j < 2 satisfies");
+  expect_hparam_error("last(j < 2 j > 5)", "'where'");
+  expect_hparam_error("target.width", "attach it to one");
+  expect_hparam_error("(1, 2)", "tuples belong to values");
   expect_error(toy("let g = h\nlet h = g\nrequire g > 0, \"\"\n"), "8:", "defined by itself");
   // Used outside the layers.
   const std::string x = "  x = x * f\n";
@@ -282,7 +284,7 @@ TEST(Language, MistakesInFactsThatNothingUses) {
   expect_error(toy("let spare = wdith * 2\n"), "8:13:", "did you mean 'width'?");
   expect_error(toy("let spare = meta.word + 1\n"), "8:13:", "a number is needed here");
   expect_error(toy("let spare = 1 / 0\n"), "8:15:", "division of 1 by zero");
-  expect_error(toy("let spare = if i == 1 then log(2) else 0\n"), "8:28:", "no function of facts");
+  expect_error(toy("let spare = if i == 1 then log(2) else 0\n"), "8:28:", "there is no function");
   expect_error(toy("let one = two\nlet two = one\n"), "9:1:", "defined by itself");
   expect_error(toy("let spare = other + 1\nlet other = yes + 1\n"), "9:13:", "a number is needed");
   // What this model lacks is nobody's trouble here; nor is what is right and not used.
@@ -301,11 +303,11 @@ TEST(Language, MetadataThatDoesNotFit) {
   text.text("toy.block_count", "two");
   zero.number("toy.block_count", 0);
   half.real("toy.block_count", 1.5f);
-  expect_error(toy(), "3:1:", "the fact 'layers' is \"two\"", with(text));
+  expect_error(toy(), "3:1:", "the hyperparameter 'layers' is \"two\"", with(text));
   expect_error(toy(), "3:14:", "no key toy.block_count", with(none));
   expect_error(toy(), "3:1:", "from 1 to 4096", with(zero));
   expect_error(toy(), "3:1:", "from 1 to 4096", with(half));
-  expect_error(std::string(kHead) + kModel, "1:1:", "the fact 'layers' is missing");
+  expect_error(std::string(kHead) + kModel, "1:1:", "the hyperparameter 'layers' is missing");
   Header huge("toy");
   huge.number("toy.block_count", 1u << 31);
   expect_error(toy(), "3:1:", "block_count", with(huge));
@@ -319,12 +321,12 @@ TEST(Language, Statements) {
   expect_layer_error("y = silv(x) * x", "no operation 'silv'; did you mean 'silu'?");
   expect_layer_error("y = x * silv(x)", "no operation 'silv'; did you mean 'silu'?");
   expect_layer_error("y = x + floor(x)", "no operation 'floor'");
-  expect_layer_error("y = sqrt(width)", "'width' is a fact, a value is needed");
+  expect_layer_error("y = sqrt(width)", "'width' is a hyperparameter, a value is needed");
   expect_layer_error("y = append(x)", "no operation 'append'");
   expect_layer_error("y = quantize(x)", "no operation 'quantize'");
-  expect_layer_error("y = width", "'width' is a fact, a value is needed");
-  expect_layer_error("y = width * 2", "this is a fact");
-  expect_layer_error("width = x", "'width' is a fact; give the value another name");
+  expect_layer_error("y = width", "'width' is a hyperparameter, a value is needed");
+  expect_layer_error("y = width * 2", "this is a hyperparameter");
+  expect_layer_error("width = x", "'width' is a hyperparameter; give the value another name");
   expect_layer_error("a, b = x", "2 names for 1 values");
   expect_layer_error("y = linear(x)",
                      "linear takes a value, a tensor, a tensor or none, this has 1");
@@ -339,7 +341,7 @@ TEST(Language, Statements) {
   expect_layer_error("y = x / 0", "by zero");
   expect_layer_error("y = x * 1e200", "fits a float");
   expect_layer_error("y = concat()", "at least one value");
-  expect_layer_error("y = x default 3", "a value is needed here, this is a fact");
+  expect_layer_error("y = x default 3", "a value is needed here, this is a hyperparameter");
   expect_layer_error("y = silu(split(x, 2))", "one value is needed here, this makes 2");
 }
 
@@ -436,7 +438,7 @@ TEST(Language, Shapes) {
                      "beside [2, 4] the second value may also be [1], [2, 1] or [4]");
   expect_layer_error("y = row_mean(x) * x", "shapes [1] and [8] differ");
   const Plan p = plan_of(toy("", "layer:\n  y = (x as [2, 4])[1]\n  x = concat(y, y)\n"));
-  EXPECT_EQ(ops_of(p, OpKind::view_layer, 0)[0]->attr.first, 4);
+  EXPECT_EQ(ops_of(p, OpKind::view_layer, 0)[0]->attr.as<ColumnsAttributes>().first, 4);
 }
 
 TEST(Language, ASmallerValueStandsForManyNumbersOfTheFirst) {
@@ -449,7 +451,8 @@ TEST(Language, ASmallerValueStandsForManyNumbersOfTheFirst) {
   EXPECT_EQ(value(p, ops[0]->in[1]).dims, (std::array<int32_t, 3>{2, 1, 0}));
   EXPECT_EQ(value(p, ops[1]->in[1]).width, 4);
   EXPECT_EQ(value(p, ops[3]->in[1]).width, 1);
-  EXPECT_EQ(ops[4]->attr.scalar, 2);  // a number's root is a fact
+  EXPECT_EQ(ops[4]->attr.as<ArithmeticAttributes>().scalar,
+            2);  // a number's root is a hyperparameter
   EXPECT_EQ(count(p, OpKind::sqrt), 2);
 }
 
@@ -577,18 +580,18 @@ TEST(Language, TensorsAndKeysThatNobodyReads) {
   EXPECT_EQ(message_of(toy("ignore meta.rope.freq_base\n"), rope), "");
   EXPECT_EQ(message_of(toy("ignore \"meta.rope.*\"\n"), rope), "");
   EXPECT_EQ(message_of(toy("let base = meta.rope.freq_base\nrequire base > 0, \"\"\n"), rope), "");
-  // A fact that nothing names reads nothing.
+  // A hyperparameter that nothing names reads nothing.
   EXPECT_NE(message_of(toy("let base = meta.rope.freq_base\n"), rope).find("does not read"),
             std::string::npos);
   const ModelPtr other = toy_header().real("toy.note", 10).model();
   auto c = compile_text_of(toy(), other->file);
   ASSERT_TRUE(c);
-  ASSERT_EQ(c->warnings.size(), 5u);  // and four facts of toy() that nothing reads
+  ASSERT_EQ(c->warnings.size(), 5u);  // and four hyperparameters of toy() that nothing reads
   EXPECT_NE(c->warnings.back().find("unknown key toy.note"), std::string::npos);
   c = compile_text_of(toy("let brnch = meta.heads\n"), other->file);
   ASSERT_TRUE(c);
   EXPECT_EQ(std::count(c->warnings.begin(), c->warnings.end(),
-                       "test.arch:8: nothing reads the fact 'brnch'"),
+                       "test.arch:8: nothing reads the hyperparameter 'brnch'"),
             1);
 }
 
@@ -604,13 +607,14 @@ TEST(Language, OptionalTensors) {
 // it; what `model` made before the layers stays
 TEST(Language, ScopeOfALayer) {
   // What a layer makes ends with it; what it replaces stays.
-  expect_error(
-      toy("", "layer:\n  when i == 1:\n    x = x + y\n  y = x * 2\n  x = y\n"),
-      "14:", "'y' is neither a value or fact here nor a tensor of the model file (blk.1.y.weight)");
+  expect_error(toy("", "layer:\n  when i == 1:\n    x = x + y\n  y = x * 2\n  x = y\n"), "14:",
+               "'y' is neither a value or hyperparameter here nor a tensor of the model file "
+               "(blk.1.y.weight)");
   expect_error(
       toy("", "layer:\n  y = x * 2\n  x = y\n",
           "model:\n  x = embed(token_embd)\n  layers: layer\n  output logits = x + y\n"),
-      "11:", "'y' is neither a value or fact here nor a tensor of the model file (y.weight)");
+      "11:",
+      "'y' is neither a value or hyperparameter here nor a tensor of the model file (y.weight)");
   const Plan p = plan_of(toy("", "layer:\n  x = x * 2\n"));
   EXPECT_EQ(ops_of(p, OpKind::arithmetic, 1)[0]->in[0],
             ops_of(p, OpKind::arithmetic, 0)[0]->out[0]);
@@ -655,7 +659,7 @@ TEST(Language, NamesThatAreNearlyThere) {
                "8:1:", "has no line 'layers: layer'");
   expect_layer_error("x = rms_norm(x, nrm, eps)", "did you mean 'norm'?");
   expect_layer_error("x = x * wdith", "did you mean 'width'?");
-  expect_fact_error("meta.hads", "no key toy.hads; did you mean meta.heads? Otherwise write");
+  expect_hparam_error("meta.hads", "no key toy.hads; did you mean meta.heads? Otherwise write");
 }
 
 TEST(Language, MessagesArePrintable) {
@@ -768,7 +772,7 @@ TEST(Language, EveryLayerThatUsesAStateHasOne) {
   EXPECT_EQ(c->plan.states[0].layer, 1);
   EXPECT_EQ(c->plan.states[0].rows, 2);
   EXPECT_EQ(c->plan.states[0].width, 8);
-  EXPECT_EQ(ops_of(c->plan, OpKind::short_conv)[0]->attr.state, 0);
+  EXPECT_EQ(ops_of(c->plan, OpKind::short_conv)[0]->attr.as<ShortConvAttributes>().state, 0);
   EXPECT_NE(explain(c->plan, model->file, {}).find("state=past/1 rows=2"), std::string::npos);
 }
 
@@ -797,7 +801,8 @@ TEST(Language, SuppressTakesTokenIdsOfTheValue) {
   auto c = compile_text_of(with("meta.banned"), model->file);
   ASSERT_TRUE(c) << c.error().message;
   const Op& op = *ops_of(c->plan, OpKind::suppress)[0];
-  EXPECT_EQ(c->plan.token_lists[static_cast<size_t>(op.attr.tokens)], (std::vector<int32_t>{3, 7}));
+  EXPECT_EQ(c->plan.token_lists[static_cast<size_t>(op.attr.as<SuppressAttributes>().tokens)],
+            (std::vector<int32_t>{3, 7}));
   EXPECT_EQ(message_of(with("none"), model), "");
   expect_error(with("meta.outside"), "14:", "element 1 of this list is 8; a token id from 0 to 7",
                model);

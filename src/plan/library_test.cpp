@@ -115,8 +115,8 @@ TEST(Library, WhatAnIncludeReplaces) {
   EXPECT_EQ(parsed->block("model")->sections.size(), 1u);
   ASSERT_EQ(parsed->files.size(), 2u);
   EXPECT_EQ(parsed->files[1].first_line, std::count(base.begin(), base.end(), '\n'));
-  EXPECT_EQ(sections[1].statements[0].place.file, 1);
-  EXPECT_EQ(sections[0].statements[0].place.file, 0);
+  EXPECT_EQ(sections[1].statements[0].location.file, 1);
+  EXPECT_EQ(sections[0].statements[0].location.file, 0);
   EXPECT_TRUE(has(flattened_text(*parsed), "# no line break at the end\n"));
 }
 
@@ -194,8 +194,10 @@ TEST(Library, AFolderReplacesAFile) {
   const ArchLibrary library = folder.open();
   const Compiled c = compiled(library, "llama");
   EXPECT_EQ(c.origin, folder.path() + "/llama.arch");
-  EXPECT_FALSE(ops_of(c.plan, OpKind::rope)[0]->attr.rope_adjacent);
-  EXPECT_TRUE(ops_of(compiled(builtin(), "llama").plan, OpKind::rope)[0]->attr.rope_adjacent);
+  EXPECT_FALSE(ops_of(c.plan, OpKind::rope)[0]->attr.as<RopeAttributes>().adjacent);
+  EXPECT_TRUE(ops_of(compiled(builtin(), "llama").plan, OpKind::rope)[0]
+                  ->attr.as<RopeAttributes>()
+                  .adjacent);
   // Built-in files that include it see the replacement.
   EXPECT_NE(compiled(library, "qwen2").plan.source_sha256,
             compiled(builtin(), "qwen2").plan.source_sha256);
@@ -215,7 +217,7 @@ TEST(Library, AFileOfAnotherNameMayTakeOverAnArchitecture) {
   folder.write("zz-mine.arch", "arch-lang 1\narch qwen3\ninclude qwen3\nlet scale = 1\n");
   const Compiled c = compiled(folder.open(), "qwen3");
   EXPECT_TRUE(has(c.origin, "zz-mine.arch"));
-  EXPECT_EQ(ops_of(c.plan, OpKind::attend)[0]->attr.scale, 1);
+  EXPECT_EQ(ops_of(c.plan, OpKind::attend)[0]->attr.as<AttendAttributes>().scale, 1);
   folder.write("another.arch", "arch-lang 1\narch qwen3\ninclude qwen3\n");
   const std::string m = error_of(folder.open(), "qwen3");
   EXPECT_TRUE(has(m, "another.arch and ") && has(m, "zz-mine.arch name the architecture 'qwen3'"))
@@ -261,8 +263,10 @@ TEST(Library, TheExamplesOfTheDocumentWork) {
   const ModelPtr model = fixture("qwen3");
   auto c = compile_text(builtin(), **found, model->file, {});
   ASSERT_TRUE(c) << c.error().message;
-  EXPECT_EQ(ops_of(c->plan, OpKind::gated_linear)[0]->attr.activation, Activation::kGelu);
-  EXPECT_EQ(ops_of(c->plan, OpKind::attend)[0]->attr.scale, 0.125f);  // width 64
+  EXPECT_EQ(ops_of(c->plan, OpKind::gated_linear)[0]->attr.as<ActivationAttributes>().activation,
+            Activation::kGelu);
+  EXPECT_EQ(ops_of(c->plan, OpKind::attend)[0]->attr.as<AttendAttributes>().scale,
+            0.125f);  // width 64
 }
 
 // ---- model files

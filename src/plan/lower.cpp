@@ -1,5 +1,5 @@
 // Takes the graph of an architecture, makes explicit what every backend needs to know: the second
-// query that pinned keys of a stream see, where rows are dropped, and where activations become
+// query that sink keys of a stream see, where rows are dropped, and where activations become
 // int8.
 #include "plan/passes.h"
 
@@ -20,15 +20,15 @@ ValueId clone(Plan* plan, ValueId v) {
   return static_cast<ValueId>(plan->values.size()) - 1;
 }
 
-// Makes the second query of one attend: the same ops, with the ropes at the pinned position.
-class PinnedQuery {
+// Makes the second query of one attend: the same ops, with the ropes at the sink position.
+class SinkQuery {
  public:
-  PinnedQuery(Plan* plan, size_t attend) : plan_(plan), attend_(attend) {
+  SinkQuery(Plan* plan, size_t attend) : plan_(plan), attend_(attend) {
     const int32_t layer = plan->ops[attend].layer;
     while (first_ > 0 && plan->ops[first_ - 1].layer == layer) --first_;
   }
 
-  // The value that stands for v at the pinned position; v itself where no rope is behind it.
+  // The value that stands for v at the sink position; v itself where no rope is behind it.
   ValueId of(ValueId v) {
     for (size_t k = attend_; k-- > first_;) {
       const Op& op = plan_->ops[k];
@@ -37,7 +37,7 @@ class PinnedQuery {
       Op twin = op;
       for (ValueId& in : twin.in) in = of(in);
       if (op.kind == OpKind::rope)
-        twin.attr.rope_pinned = true;
+        twin.attr.as<RopeAttributes>().sinks = true;
       else if (twin.in == op.in)
         return v;
       ValueId result = kNone;
@@ -63,18 +63,19 @@ class PinnedQuery {
 
 }  // namespace
 
-void pin_queries(Plan* plan) {
+void add_sink_queries(Plan* plan) {
   std::vector<std::pair<size_t, Op>> twins;
   for (size_t k = 0; k < plan->ops.size(); ++k) {
-    if (plan->ops[k].kind != OpKind::attend || plan->ops[k].attr.cache == kNone) continue;
-    const CacheSpec& cache = plan->caches[static_cast<size_t>(plan->ops[k].attr.cache)];
+    const auto* attend = plan->ops[k].attr.get_if<AttendAttributes>();
+    if (!attend || attend->cache == kNone) continue;
+    const CacheSpec& cache = plan->caches[static_cast<size_t>(attend->cache)];
     if (cache.policy != CachePolicy::kGlobal) continue;
-    PinnedQuery pinned(plan, k);
+    SinkQuery sinks(plan, k);
     const ValueId query = plan->ops[k].in[0];
-    const ValueId second = pinned.of(query);
+    const ValueId second = sinks.of(query);
     if (second == query) continue;
     plan->ops[k].in.push_back(second);
-    std::vector<std::pair<size_t, Op>> made = pinned.take();
+    std::vector<std::pair<size_t, Op>> made = sinks.take();
     std::move(made.begin(), made.end(), std::back_inserter(twins));
   }
   std::stable_sort(twins.begin(), twins.end(),
@@ -91,7 +92,7 @@ void pin_queries(Plan* plan) {
 }
 
 void select_rows(Plan* plan) {
-  if (plan->kind != "decoder") return;  // an encoder's rows all count, a drafter has but one
+  if (plan->kind != "decoder") return;  // an encoder's rows all count, a draft model has but one
   size_t border = 0;                    // ops from here on run for wanted rows only
   for (size_t k = 0; k < plan->ops.size(); ++k)
     if (writes_memory(plan->ops[k].kind)) border = k + 1;
@@ -100,10 +101,7 @@ void select_rows(Plan* plan) {
     for (ValueId v : plan->ops[k].out) all_rows[static_cast<size_t>(v)] = true;
   std::vector<ValueId> selected(plan->values.size(), kNone);  // of each value that crosses
   const auto select = [&](ValueId v, const Op& behind) {
-    Op op;
-    op.kind = OpKind::select_rows;
-    op.layer = behind.layer;
-    op.line = behind.line;
+    Op op = make_op(OpKind::select_rows, behind.layer, behind.line);
     op.in = {v};
     op.out = {clone(plan, v)};
     plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
@@ -148,9 +146,7 @@ void insert_quantize(Plan* plan, const Tensors& tensors) {
   const auto quantized_input = [&](const Op& op) {
     ValueId& q = quantized[static_cast<size_t>(op.in[0])];
     if (q != kNone) return q;
-    Op quantize;
-    quantize.kind = OpKind::quantize;
-    quantize.layer = op.layer, quantize.line = op.line;
+    Op quantize = make_op(OpKind::quantize, op.layer, op.line);
     quantize.in = {op.in[0]};
     q = clone(plan, op.in[0]);
     plan->values[static_cast<size_t>(q)].form = Form::kQuantized;
@@ -162,7 +158,7 @@ void insert_quantize(Plan* plan, const Tensors& tensors) {
     if (op.kind == OpKind::linear && integer(op.weights[0])) op.in[0] = quantized_input(op);
     if (op.kind == OpKind::experts) {
       const auto first = op.weights.begin(), down = first + 3;  // gate, up, gate_up, down
-      op.attr.quantize_hidden = integer(*down);
+      op.attr.as<ExpertsAttributes>().quantize_hidden = integer(*down);
       if (std::any_of(first, down, integer)) {
         const ValueId q = quantized_input(op);
         if (std::any_of(first, down, floating)) {

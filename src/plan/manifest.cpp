@@ -1,10 +1,10 @@
 // Takes what the graph read, checks that the rest of the model file is ignored on purpose.
 //
 // The names of the 'ignore' lines are expanded once, so time is linear in tensors plus layers; only
-// patterns are tried one by one, and they are paid for (Facts::spend).
+// patterns are tried one by one, and they are paid for (Hyperparameters::spend).
 #include "plan/manifest.h"
 
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
 
 #include <fmt/format.h>
 
@@ -58,11 +58,11 @@ void each_expression(const ArchFile& arch, const ExprFn& fn) {
 }
 
 // The lets that something of the text names: a statement, a declaration, or such a let.
-std::unordered_set<const Let*> named_lets(const Facts& facts) {
+std::unordered_set<const Let*> named_lets(const Hyperparameters& hparams) {
   std::unordered_set<const Let*> named;
   std::vector<const Let*> queue;
   const auto add = [&](std::string_view name) {
-    const Let* l = facts.let(name);
+    const Let* l = hparams.let(name);
     if (l && named.insert(l).second) queue.push_back(l);
   };
   const ExprFn names_of = [&](const Expr& e) {
@@ -71,7 +71,7 @@ std::unordered_set<const Let*> named_lets(const Facts& facts) {
     for (const NamedArgument& a : e.named) names_of(*a.value);
   };
   add("layers");
-  each_expression(facts.arch(), names_of);
+  each_expression(hparams.arch(), names_of);
   while (!queue.empty()) {
     const Let* l = queue.back();
     queue.pop_back();
@@ -82,11 +82,12 @@ std::unordered_set<const Let*> named_lets(const Facts& facts) {
 
 class Manifest {
  public:
-  Manifest(Facts& facts, int32_t layers) : facts_(facts), arch_(facts.arch()), layers_(layers) {}
+  Manifest(Hyperparameters& hparams, int32_t layers)
+      : hparams_(hparams), arch_(hparams.arch()), layers_(layers) {}
 
   Result<void> tensors(const std::vector<bool>& used) {
     CULET_TRY_VOID(expand());
-    const auto tensors = facts_.model().tensors();
+    const auto tensors = hparams_.model().tensors();
     for (size_t t = 0; t < tensors.size(); ++t) {
       if (used[t] || names_.count(std::string(tensors[t].name)) != 0) continue;
       CULET_TRY(bool skip, matches(patterns_, tensors[t].name));
@@ -94,7 +95,7 @@ class Manifest {
       return fail(ErrorCode::kCorrupt,
                   fmt::format("{}: unused tensor {}: {} does not read it, so the answer would be "
                               "wrong; read it there, or name it in an 'ignore' line",
-                              facts_.model().name(), tensors[t].name, arch_.files.back().name));
+                              hparams_.model().name(), tensors[t].name, arch_.files.back().name));
     }
     return {};
   }
@@ -106,10 +107,10 @@ class Manifest {
     std::vector<const IgnoreItem*> ignored;
     for (const IgnoreItem& item : arch_.ignores)
       if (item.is_meta) ignored.push_back(&item);
-    const std::string prefix = facts_.meta_key("meta.");
-    for (const format::MetaEntry& entry : facts_.model().metadata()) {
+    const std::string prefix = hparams_.meta_key("meta.");
+    for (const format::MetaEntry& entry : hparams_.model().metadata()) {
       const std::string key(entry.key);
-      if (key.rfind(prefix, 0) != 0 || facts_.meta_keys().count(key) != 0) continue;
+      if (key.rfind(prefix, 0) != 0 || hparams_.meta_keys().count(key) != 0) continue;
       const std::string rest = key.substr(prefix.size());
       CULET_TRY(bool skip, matches(ignored, rest));
       if (skip) continue;
@@ -117,7 +118,7 @@ class Manifest {
         return fail(ErrorCode::kUnsupported,
                     fmt::format("{}: the model file sets {}, which {} does not read, so the answer "
                                 "would be wrong; read it there, or write: ignore meta.{}",
-                                facts_.model().name(), key, arch_.files.back().name, rest));
+                                hparams_.model().name(), key, arch_.files.back().name, rest));
       warnings->push_back(
           fmt::format("unknown key {}: {} does not read it", key, arch_.files.back().name));
     }
@@ -129,27 +130,27 @@ class Manifest {
   Result<void> expand() {
     for (const IgnoreItem& item : arch_.ignores) {
       if (item.is_meta) continue;
-      const bool each = item.when && facts_.depends_on_layer(*item.when);
+      const bool each = item.when && hparams_.depends_on_layer(*item.when);
       if (item.is_glob && each)
-        return facts_.error(item.place,
-                            "a pattern is ignored in the whole model; its 'when' cannot "
-                            "depend on the layer");
+        return hparams_.error(item.location,
+                              "a pattern is ignored in the whole model; its 'when' cannot "
+                              "depend on the layer");
       bool yes = true;
       if (item.when && !each) {
-        CULET_TRY(yes, facts_.flag(*item.when, -1));
+        CULET_TRY(yes, hparams_.flag(*item.when, -1));
       }
       if (!yes) continue;
       if (item.is_glob) {
         patterns_.push_back(&item);
         continue;
       }
-      if (!each) names_.insert(facts_.tensor_name(item.name, false, -1));
-      CULET_TRY_VOID(facts_.spend(item.place, static_cast<size_t>(layers_)));
+      if (!each) names_.insert(hparams_.tensor_name(item.name, false, -1));
+      CULET_TRY_VOID(hparams_.spend(item.location, static_cast<size_t>(layers_)));
       for (int i = 0; i < layers_; ++i) {
         if (each) {
-          CULET_TRY(yes, facts_.flag(*item.when, i));
+          CULET_TRY(yes, hparams_.flag(*item.when, i));
         }
-        if (yes) names_.insert(facts_.tensor_name(item.name, false, i));
+        if (yes) names_.insert(hparams_.tensor_name(item.name, false, i));
       }
     }
     return {};
@@ -157,7 +158,7 @@ class Manifest {
 
   Result<bool> matches(const std::vector<const IgnoreItem*>& items, std::string_view name) {
     for (const IgnoreItem* item : items) {
-      CULET_TRY_VOID(facts_.spend(item->place));
+      CULET_TRY_VOID(hparams_.spend(item->location));
       if (glob_match(item->name, name)) return true;
     }
     return false;
@@ -165,12 +166,12 @@ class Manifest {
 
   // A let that nothing names (of an included file whose lines were replaced) reads no key.
   void note_all() {
-    const auto note = [this](const Expr& e) { facts_.note_meta_keys(e); };
-    for (const Let* l : named_lets(facts_)) note(*l->value);
+    const auto note = [this](const Expr& e) { hparams_.note_meta_keys(e); };
+    for (const Let* l : named_lets(hparams_)) note(*l->value);
     each_expression(arch_, note);
   }
 
-  Facts& facts_;
+  Hyperparameters& hparams_;
   const ArchFile& arch_;
   const int32_t layers_;
   std::unordered_set<std::string> names_;
@@ -179,37 +180,38 @@ class Manifest {
 
 }  // namespace
 
-Result<void> check_requires(Facts& facts, int32_t layers) {
-  for (const Require& r : facts.arch().requirements) {
-    const bool each = facts.depends_on_layer(*r.condition);
+Result<void> check_requires(Hyperparameters& hparams, int32_t layers) {
+  for (const Require& r : hparams.arch().requirements) {
+    const bool each = hparams.depends_on_layer(*r.condition);
     for (int i = 0; i < (each ? layers : 1); ++i) {
-      CULET_TRY(bool ok, facts.flag(*r.condition, each ? i : -1));
-      if (!ok) return facts.error(r.place, r.message, ErrorCode::kUnsupported);
+      CULET_TRY(bool ok, hparams.flag(*r.condition, each ? i : -1));
+      if (!ok) return hparams.error(r.location, r.message, ErrorCode::kUnsupported);
     }
   }
   return {};
 }
 
-Result<void> check_unnamed_lets(Facts& facts, int32_t layers, std::vector<std::string>* warnings) {
-  const std::unordered_set<const Let*> named = named_lets(facts);
-  const int own = static_cast<int>(facts.arch().files.size()) - 1;
-  for (const Let& l : facts.arch().lets) {
-    if (l.place.file != own || named.count(&l) != 0) continue;
-    const bool each = facts.per_layer(l);
+Result<void> check_unnamed_lets(Hyperparameters& hparams, int32_t layers,
+                                std::vector<std::string>* warnings) {
+  const std::unordered_set<const Let*> named = named_lets(hparams);
+  const int own = static_cast<int>(hparams.arch().files.size()) - 1;
+  for (const Let& l : hparams.arch().lets) {
+    if (l.location.file != own || named.count(&l) != 0) continue;
+    const bool each = hparams.per_layer(l);
     for (int i = 0; i < (each ? layers : 1); ++i) {
-      const Result<Fact> value = facts.eval(*l.value, each ? i : -1);
+      const Result<Hyperparameter> value = hparams.eval(*l.value, each ? i : -1);
       if (!value && value.error().code == ErrorCode::kInvalidArgument)
         return tl::unexpected<Error>(value.error());
     }
-    warnings->push_back(fmt::format("{}:{}: nothing reads the fact '{}'",
-                                    facts.arch().files.back().name, l.place.line, l.name));
+    warnings->push_back(fmt::format("{}:{}: nothing reads the hyperparameter '{}'",
+                                    hparams.arch().files.back().name, l.location.line, l.name));
   }
   return {};
 }
 
-Result<void> check_manifest(Facts& facts, const std::vector<bool>& used, int32_t layers,
+Result<void> check_manifest(Hyperparameters& hparams, const std::vector<bool>& used, int32_t layers,
                             std::vector<std::string>* warnings) {
-  Manifest manifest(facts, layers);
+  Manifest manifest(hparams, layers);
   CULET_TRY_VOID(manifest.tensors(used));
   return manifest.keys(warnings);
 }

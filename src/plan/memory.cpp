@@ -3,10 +3,10 @@
 //
 // A stream's positions have no end, so nothing that a rope reads may follow from `session.context`:
 // neither a number of it nor the choice of which rope there is. The evaluator counts the uses of
-// that fact; who asked for it is the builder's to compare.
+// that hyperparameter; who asked for it is the builder's to compare.
 #include "plan/memory.h"
 
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
 
 #include <fmt/format.h>
 
@@ -15,33 +15,34 @@
 
 namespace culet::plan {
 
-tl::unexpected<Error> layer_error(const Facts& facts, int layer, Place p, std::string_view message,
-                                  ErrorCode code) {
-  if (layer < 0) return facts.error(p, message, code);
-  return facts.error(p, fmt::format("layer {}: {}", layer, message), code);
+tl::unexpected<Error> layer_error(const Hyperparameters& hparams, int layer, SourceLocation p,
+                                  std::string_view message, ErrorCode code) {
+  if (layer < 0) return hparams.error(p, message, code);
+  return hparams.error(p, fmt::format("layer {}: {}", layer, message), code);
 }
 
-Result<CacheSpec> cache_spec(Facts& facts, const CacheDecl& d, int layer) {
+Result<CacheSpec> cache_spec(Hyperparameters& hparams, const CacheDecl& d, int layer) {
   CacheSpec spec;
   spec.name = d.name;
   spec.layer = layer;
   if (!d.key_heads)
-    return layer_error(facts, layer, d.place, "the cache needs 'keys HEADS x WIDTH'");
-  CULET_TRY(int64_t heads, facts.integer(*d.key_heads, layer, 1, 65536));
-  CULET_TRY(int64_t key_dim, facts.integer(*d.key_dim, layer, 1, 65536));
+    return layer_error(hparams, layer, d.location, "the cache needs 'keys HEADS x WIDTH'");
+  CULET_TRY(int64_t heads, hparams.integer(*d.key_heads, layer, 1, 65536));
+  CULET_TRY(int64_t key_dim, hparams.integer(*d.key_dim, layer, 1, 65536));
   int64_t value_heads = heads, value_dim = key_dim;
   if (d.value_heads) {
-    CULET_TRY(value_heads, facts.integer(*d.value_heads, layer, 1, 65536));
-    CULET_TRY(value_dim, facts.integer(*d.value_dim, layer, 1, 65536));
+    CULET_TRY(value_heads, hparams.integer(*d.value_heads, layer, 1, 65536));
+    CULET_TRY(value_dim, hparams.integer(*d.value_dim, layer, 1, 65536));
   }
   if (value_heads != heads)
-    return layer_error(facts, layer, d.place, "keys and values have different numbers of heads");
+    return layer_error(hparams, layer, d.location,
+                       "keys and values have different numbers of heads");
   spec.kv_heads = static_cast<int32_t>(heads);
   spec.head_dim = static_cast<int32_t>(key_dim);
   spec.value_dim = static_cast<int32_t>(value_dim);
   if (!d.policy) return spec;
-  CULET_TRY(Fact policy, facts.eval(*d.policy, layer));
-  const Fact::Word* word = policy.word();
+  CULET_TRY(Hyperparameter policy, hparams.eval(*d.policy, layer));
+  const expr::Word* word = policy.word();
   if (word && word->text == "full")
     spec.policy = CachePolicy::kFull;
   else if (word && word->text == "global")
@@ -52,17 +53,17 @@ Result<CacheSpec> cache_spec(Facts& facts, const CacheDecl& d, int layer) {
     spec.window = static_cast<int64_t>(word->argument);
   } else {
     return layer_error(
-        facts, layer, d.policy->place,
+        hparams, layer, d.policy->location,
         fmt::format("the policy is {}; full, global or window(n) with n >= 1 is needed",
                     policy.show()));
   }
   return spec;
 }
 
-Result<StateSpec> state_spec(Facts& facts, const StateDecl& d, int layer) {
+Result<StateSpec> state_spec(Hyperparameters& hparams, const StateDecl& d, int layer) {
   StateSpec spec{d.name, layer};
-  CULET_TRY(int64_t rows, facts.integer(*d.rows, layer, 1, 65536));
-  CULET_TRY(int64_t width, facts.integer(*d.width, layer, 1, 1 << 28));
+  CULET_TRY(int64_t rows, hparams.integer(*d.rows, layer, 1, 65536));
+  CULET_TRY(int64_t width, hparams.integer(*d.width, layer, 1, 1 << 28));
   spec.rows = static_cast<int32_t>(rows), spec.width = static_cast<int32_t>(width);
   return spec;
 }
@@ -82,11 +83,11 @@ bool has_rope(const std::vector<Statement>& all) {
   });
 }
 
-std::string why_no_stream(const Facts& facts) {
-  const Place place = facts.context_place();
+std::string why_no_stream(const Hyperparameters& hparams) {
+  const SourceLocation location = hparams.context_location();
   return fmt::format("the rotary factors depend on the length of the context ({}:{}: {})",
-                     facts.arch().files[static_cast<size_t>(place.file)].name, place.line,
-                     source_text(facts.arch().files, place));
+                     hparams.arch().files[static_cast<size_t>(location.file)].name, location.line,
+                     expr::source_text(hparams.arch().files, location));
 }
 
 }  // namespace culet::plan

@@ -3,7 +3,7 @@
 
 #include "culet/result.h"
 #include "plan/arch_ast.h"
-#include "plan/facts.h"
+#include "plan/hyperparameters.h"
 #include "plan/plan.h"
 
 #include <string>
@@ -13,16 +13,17 @@
 namespace culet::plan {
 
 // FILE:LINE:COLUMN: layer N: message; layer -1: outside the layers.
-tl::unexpected<Error> layer_error(const Facts& facts, int layer, Place p, std::string_view message,
+tl::unexpected<Error> layer_error(const Hyperparameters& hparams, int layer, SourceLocation p,
+                                  std::string_view message,
                                   ErrorCode code = ErrorCode::kInvalidArgument);
 
-Result<CacheSpec> cache_spec(Facts& facts, const CacheDecl& decl, int layer);
-Result<StateSpec> state_spec(Facts& facts, const StateDecl& decl, int layer);
+Result<CacheSpec> cache_spec(Hyperparameters& hparams, const CacheDecl& decl, int layer);
+Result<StateSpec> state_spec(Hyperparameters& hparams, const StateDecl& decl, int layer);
 
 // Whether a rope stands in the text, in branches not taken too.
 bool has_rope(const Expr& e);
 bool has_rope(const std::vector<Statement>& statements);
 // Plan::no_stream, once a rope is found to depend on `session.context`.
-std::string why_no_stream(const Facts& facts);
+std::string why_no_stream(const Hyperparameters& hparams);
 
 }  // namespace culet::plan

@@ -6,9 +6,9 @@
 namespace culet::plan {
 
 // Gives every attend over a global cache its second query: the first one's ops again, with ropes at
-// the pinned position; keys are never rotated again. Such a rope
+// the sink position; keys are never rotated again. Such a rope
 // does nothing for rows of sessions that do not stream.
-void pin_queries(Plan* plan);
+void add_sink_queries(Plan* plan);
 
 // Inserts select_rows behind the last write to a cache or state: rows whose outputs nobody wants
 // stop there.

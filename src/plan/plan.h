@@ -4,10 +4,12 @@
 //   arch text --parse--> ArchFile --resolve (metadata, tensors)--> Graph --check (shapes)-->
 //     --lower (quantize, select_rows)--> --fuse (patterns)--> --assign (liveness)--> Plan
 //
-// plan/ops.def is the table of operations: name, operands, attributes, meaning.
+// plan/ops.def is the table of operations: name, operands, attributes, meaning. plan/attributes.h
+// has what an operation knows beside its operands.
 #pragma once
 
 #include "format/gguf.h"
+#include "plan/attributes.h"
 
 #include <array>
 #include <cstdint>
@@ -17,14 +19,12 @@
 
 namespace culet::plan {
 
-enum class Activation : uint8_t { kNone, kSilu, kGelu, kGeluErf, kRelu, kSigmoid, kTanh };
-
 using ValueId = int32_t;
 using TensorId = int32_t;  // index into GgufFile::tensors()
-constexpr int32_t kNone = -1;
-constexpr TensorId kTargetTensor = 1 << 24;  // added to ids of a drafter's target model's tensors
+constexpr TensorId kTargetTensor = 1
+                                   << 24;  // added to ids of a draft model's target model's tensors
 
-// What the ids of a plan mean: tensors of the model's file, and for a drafter of its target's.
+// What the ids of a plan mean: tensors of the model's file, and for a draft model of its target's.
 class Tensors {
  public:
   Tensors(const format::GgufFile& file, const format::GgufFile* target = nullptr)
@@ -48,6 +48,7 @@ enum class OpKind : uint8_t {
 #undef CULET_OP
 };
 std::string_view op_name(OpKind kind);
+Attributes attributes_of(OpKind kind);  // the kind's own struct, with defaults
 
 // Rows of a value: every row of the step, or only the rows whose outputs somebody wants
 // (after the select_rows ops that the compiler inserts behind the last write to a cache; in an
@@ -76,8 +77,6 @@ struct QuantLayout {
 };
 QuantLayout quant_layout(int64_t width);
 
-enum class Arithmetic : uint8_t { kAdd, kSub, kMul, kDiv };
-
 struct RopeSpec {  // one table of angles, shared by every rope op that equals it
   double base = 10000, scale = 1, attn_factor = 1;
   int32_t dims = 0;
@@ -92,7 +91,7 @@ struct CacheSpec {
   CachePolicy policy = CachePolicy::kGlobal;
   int64_t window = 0;  // kWindow
   int32_t kv_heads = 0, head_dim = 0, value_dim = 0;
-  int32_t target = kNone;  // a drafter reads its target's cache of this index
+  int32_t target = kNone;  // a draft model reads its target's cache of this index
 };
 
 // What short_conv remembers between passes: its last `rows` input rows. One a layer and name.
@@ -102,33 +101,7 @@ struct StateSpec {
   int32_t rows = 0, width = 0;
 };
 
-enum class Mask : uint8_t { kCausal, kFull, kBand };
-
-// Every attribute any op has; ops.def says which op reads which. Defaults are the neutral values.
-struct Attributes {
-  float eps = 0;      // norms
-  double scalar = 0;  // arithmetic with a constant; softcap's cap
-  Arithmetic arithmetic = Arithmetic::kAdd;
-  Activation activation = Activation::kNone;
-  bool scalar_first = false;   // constant - x, constant / x
-  int32_t rope = kNone;        // index into Plan::ropes
-  bool rope_adjacent = false;  // pairs (2i, 2i+1); else (i, i + dims/2)
-  bool rope_pinned = false;    // angles of the pinned position (streams)
-  int32_t cache = kNone;       // index into Plan::caches (donor already resolved)
-  int32_t state = kNone;       // index into Plan::states
-  int32_t heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;
-  float scale = 1, softcap = 0;  // attend; route: factor of the weights
-  Mask mask = Mask::kCausal;
-  int32_t band = 0;
-  int32_t tokens = kNone;        // suppress: index into Plan::token_lists
-  int32_t first = 0, count = 0;  // split, slice: columns [first, first + count)
-  int32_t top = 0;               // route
-  bool mean = false;             // pool: the rows' mean, not the first
-  bool quantize_hidden = false;  // experts: rows between up and down become int8
-  bool sigmoid = false, renormalise = false, by_position = false, by_type = false;
-};
-
-struct Op {
+struct Op {  // make_op() gives it the attributes of its kind
   OpKind kind{};
   int32_t layer = kNone;  // kNone: outside the layers
   int32_t line = 0;       // line of the flattened architecture text
@@ -136,6 +109,9 @@ struct Op {
   std::vector<TensorId> weights;  // kNone: optional operand left out
   Attributes attr;
 };
+Op make_op(OpKind kind, int32_t layer, int32_t line);
+// The cache that an append or attend works on; kNone: none.
+int32_t cache_of(const Op& op);
 
 struct LayerRange {
   int32_t first, count;
@@ -148,7 +124,7 @@ struct Output {
 
 struct Plan {
   std::string architecture;  // name from the arch line
-  std::string kind;          // decoder, encoder, drafter
+  std::string kind;          // decoder, encoder, draft
   int32_t n_layers = 0;
   std::vector<Value> values;
   std::vector<Op> ops;   // prologue, layers in order, epilogue

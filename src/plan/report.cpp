@@ -6,10 +6,10 @@
 #include "plan/report.h"
 
 #include "base/sha256.h"
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
 #include "plan/arch_parse.h"
-#include "plan/facts.h"
 #include "plan/graph.h"
+#include "plan/hyperparameters.h"
 
 #include <fmt/format.h>
 
@@ -103,31 +103,31 @@ std::vector<std::string> names_of(const std::vector<T>& items) {
   return names;
 }
 
-// ---------------------------------------------------------------- facts on a model
+// ---------------------------------------------------------------- hyperparameters on a model
 
-// "name = value" or why it has none; facts that nobody needs may have none.
-std::string fact_text(Facts& facts, const Let& let, int layer) {
-  const auto value = facts.eval(*let.value, layer);
+// "name = value" or why it has none; hyperparameters that nobody needs may have none.
+std::string hparam_text(Hyperparameters& hparams, const Let& let, int layer) {
+  const auto value = hparams.eval(*let.value, layer);
   return value ? value->show() : "has no value for this model";
 }
 
-std::string global_facts(Facts& facts) {
-  std::string out = "\nfacts\n";
-  for (const Let& let : facts.arch().lets)
-    if (!facts.per_layer(let))
-      out += fmt::format("  {} = {}\n", let.name, fact_text(facts, let, -1));
+std::string global_hparams(Hyperparameters& hparams) {
+  std::string out = "\nhyperparameters\n";
+  for (const Let& let : hparams.arch().lets)
+    if (!hparams.per_layer(let))
+      out += fmt::format("  {} = {}\n", let.name, hparam_text(hparams, let, -1));
   return out;
 }
 
-// The facts that differ from layer to layer, in these layers.
-std::string layer_facts(Facts& facts, const std::vector<int>& layers) {
+// The hyperparameters that differ from layer to layer, in these layers.
+std::string layer_hparams(Hyperparameters& hparams, const std::vector<int>& layers) {
   constexpr size_t kMostValues = 8;
   std::string out;
-  for (const Let& let : facts.arch().lets) {
-    if (!facts.per_layer(let)) continue;
+  for (const Let& let : hparams.arch().lets) {
+    if (!hparams.per_layer(let)) continue;
     std::vector<std::string> values;
     for (const int layer : layers) {
-      const std::string value = fact_text(facts, let, layer);
+      const std::string value = hparam_text(hparams, let, layer);
       if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
       if (values.size() > kMostValues) break;
     }
@@ -263,12 +263,12 @@ std::string stream_text(const Plan& plan) {
 // Tensors that the statements would take if they were there.
 class Absent {
  public:
-  explicit Absent(Facts& facts) : facts_(facts) {}
+  explicit Absent(Hyperparameters& hparams) : hparams_(hparams) {}
 
   void statements(const std::vector<Statement>& all, int layer) {
     for (const Statement& s : all) {
       if (s.kind == Statement::Kind::kWhen) {
-        const auto yes = facts_.flag(*s.value, layer);
+        const auto yes = hparams_.flag(*s.value, layer);
         if (yes) statements(*yes ? s.body : s.otherwise, layer);
         continue;
       }
@@ -284,8 +284,8 @@ class Absent {
 
  private:
   void each_layer(const std::string& name) {
-    const Block* block = facts_.arch().block(name);
-    const auto layers = facts_.layers();
+    const Block* block = hparams_.arch().block(name);
+    const auto layers = hparams_.layers();
     if (!block || !layers) return;
     for (int i = 0; i < *layers; ++i)
       for (const Section& section : block->sections) statements(section.statements, i);
@@ -301,19 +301,19 @@ class Absent {
   void tensor(const Expr& e, int layer) {
     if (e.kind != Kind::kName && e.kind != Kind::kString) return;
     const bool quoted = e.kind == Kind::kString;
-    if (!quoted && (facts_.let(e.text) || e.text == "none" || e.text.starts_with("target.")))
+    if (!quoted && (hparams_.let(e.text) || e.text == "none" || e.text.starts_with("target.")))
       return;
-    std::string name = facts_.tensor_name(e.text, quoted, layer);
-    if (facts_.find_tensor(name) == kNone && seen_.insert(name).second)
+    std::string name = hparams_.tensor_name(e.text, quoted, layer);
+    if (hparams_.find_tensor(name) == kNone && seen_.insert(name).second)
       names.push_back(std::move(name));
   }
 
-  Facts& facts_;
+  Hyperparameters& hparams_;
   std::set<std::string> seen_;
 };
 
-std::string tensors_text(Facts& facts, const Plan& plan) {
-  const auto tensors = facts.model().tensors();
+std::string tensors_text(Hyperparameters& hparams, const Plan& plan) {
+  const auto tensors = hparams.model().tensors();
   std::vector<bool> used(tensors.size(), false);
   const auto use = [&](TensorId id) {
     if (id >= 0 && static_cast<size_t>(id) < used.size()) used[static_cast<size_t>(id)] = true;
@@ -323,8 +323,8 @@ std::string tensors_text(Facts& facts, const Plan& plan) {
   for (const RopeSpec& rope : plan.ropes) use(rope.factors);
   std::vector<std::string> yes, no;
   for (size_t t = 0; t < tensors.size(); ++t) (used[t] ? yes : no).emplace_back(tensors[t].name);
-  Absent absent(facts);
-  if (const Block* model = facts.arch().block("model"))
+  Absent absent(hparams);
+  if (const Block* model = hparams.arch().block("model"))
     for (const Section& section : model->sections) absent.statements(section.statements, -1);
   return fmt::format(
       "\ntensors\n  used ({}): {}\n  ignored ({}): {}\n  optional, not in the file "
@@ -397,12 +397,12 @@ std::string op_line(const Plan& plan, const Op& op, const format::GgufFile& mode
     if (layer == op.layer && at != std::string::npos)
       attributes.replace(at, with_layer.size(), fmt::format("{}={}", kind, name));
   };
-  if (op.attr.cache != kNone) {
-    const CacheSpec& cache = plan.caches[static_cast<size_t>(op.attr.cache)];
+  if (const int32_t c = cache_of(op); c != kNone) {
+    const CacheSpec& cache = plan.caches[static_cast<size_t>(c)];
     drop_layer("cache", cache.name, cache.layer);
   }
-  if (op.attr.state != kNone) {
-    const StateSpec& state = plan.states[static_cast<size_t>(op.attr.state)];
+  if (const auto* a = op.attr.get_if<ShortConvAttributes>()) {
+    const StateSpec& state = plan.states[static_cast<size_t>(a->state)];
     drop_layer("state", state.name, state.layer);
   }
   return line + attributes;
@@ -419,7 +419,7 @@ SourceLines::SourceLines(const ArchFile& arch) : arch_(arch), lines_(arch.files.
       else
         physical.back() += c;
     }
-    for (const LexLine& line : *lines) {
+    for (const expr::LexLine& line : *lines) {
       std::vector<std::string> parts;
       for (int n = line.line; n <= line.tokens.back().line; ++n) {
         std::string part = physical[static_cast<size_t>(n) - 1];
@@ -437,23 +437,23 @@ SourceLines::SourceLines(const ArchFile& arch) : arch_(arch), lines_(arch.files.
   }
 }
 
-std::string SourceLines::at(Place place) const {
-  const auto& lines = lines_[static_cast<size_t>(place.file)];
-  const auto after = lines.upper_bound(place.line);
+std::string SourceLines::at(SourceLocation location) const {
+  const auto& lines = lines_[static_cast<size_t>(location.file)];
+  const auto after = lines.upper_bound(location.line);
   return after == lines.begin() ? "" : std::prev(after)->second;
 }
 
-Place SourceLines::place_of(int32_t line) const {
+SourceLocation SourceLines::location_of(int32_t line) const {
   size_t f = arch_.files.size() - 1;
   while (f > 0 && arch_.files[f].first_line >= line) --f;
   return {static_cast<int>(f), line - arch_.files[f].first_line, 1};
 }
 
-std::string SourceLines::at_flat(int32_t line) const { return at(place_of(line)); }
+std::string SourceLines::at_flat(int32_t line) const { return at(location_of(line)); }
 
 std::string SourceLines::name_flat(int32_t line) const {
-  const Place place = place_of(line);
-  return fmt::format("{}:{}", arch_.files[static_cast<size_t>(place.file)].name, place.line);
+  const SourceLocation location = location_of(line);
+  return fmt::format("{}:{}", arch_.files[static_cast<size_t>(location.file)].name, location.line);
 }
 
 // ---------------------------------------------------------------- the two reports
@@ -475,7 +475,7 @@ Result<std::string> describe_arch(const ArchLibrary& library, const ArchText& te
   const auto line = [&](std::string_view name, const std::string& value) {
     out += fmt::format("{:<18}{}\n", name, value.empty() ? "none" : value);
   };
-  line("facts", join(names_of(arch.lets)));
+  line("hyperparameters", join(names_of(arch.lets)));
   line("keys", join({keys.begin(), keys.end()}));
   line("caches", join(names_of(arch.caches)));
   if (!arch.states.empty()) line("states", join(names_of(arch.states)));
@@ -487,25 +487,25 @@ Result<std::string> describe_arch(const ArchLibrary& library, const ArchText& te
 Result<std::string> check_arch(const ArchLibrary& library, const ArchText& text,
                                const format::GgufFile& model) {
   CULET_TRY(const ArchFile arch, parse_arch(library, text));
-  Facts facts(arch, model, trained_context(model), nullptr);
-  CULET_TRY(const GraphResult graph, build_graph(facts, {}));
+  Hyperparameters hparams(arch, model, trained_context(model), nullptr);
+  CULET_TRY(const GraphResult graph, build_graph(hparams, {}));
   const SourceLines source(arch);
   std::string out = head(text, arch) + fmt::format("model             {}\n", model.name()) +
                     architecture_note(model, arch);
   for (const std::string& warning : graph.warnings)
     out += fmt::format("warning           {}\n", warning);
-  out += global_facts(facts);
+  out += global_hparams(hparams);
   std::vector<std::vector<size_t>> outside;
   for (const size_t k : ops_of(graph.plan, kNone)) outside.push_back({k});
   out += "\nmodel\n" + statements_text(graph.plan, model, source, outside);
   for (const LayerKind& kind : layer_kinds(graph.plan, model)) {
     out += fmt::format("\nlayers {} ({} of {})\n", ranges(kind.layers), kind.layers.size(),
                        graph.plan.n_layers);
-    out += layer_facts(facts, kind.layers);
+    out += layer_hparams(hparams, kind.layers);
     out += statements_text(graph.plan, model, source, kind.ops);
   }
   return out + caches_text(graph.plan) + states_text(graph.plan) + stream_text(graph.plan) +
-         tensors_text(facts, graph.plan);
+         tensors_text(hparams, graph.plan);
 }
 
 }  // namespace culet::plan

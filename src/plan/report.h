@@ -13,12 +13,13 @@
 
 namespace culet::plan {
 
-// The text by itself: names, kind, files, facts, keys, caches, outputs. Errors: FILE:LINE:COLUMN.
+// The text by itself: names, kind, files, hyperparameters, keys, caches, outputs. Errors:
+// FILE:LINE:COLUMN.
 Result<std::string> describe_arch(const ArchLibrary& library, const ArchText& arch);
 
-// The text on a model: facts, the statements of one layer of each kind with shapes and types,
-// caches, states, and which tensors are used, ignored, or optional and not there. Errors: those of
-// compile().
+// The text on a model: hyperparameters, the statements of one layer of each kind with shapes and
+// types, caches, states, and which tensors are used, ignored, or optional and not there. Errors:
+// those of compile().
 Result<std::string> check_arch(const ArchLibrary& library, const ArchText& arch,
                                const format::GgufFile& model);
 
@@ -38,21 +39,21 @@ std::string attributes_text(const Plan& plan, const Op& op);
 // layer's tensors are blk.{i}.NAME, its own cache and state have no layer. types: " Q4_K" behind
 // the shapes.
 std::string op_line(const Plan& plan, const Op& op, const format::GgufFile& model, bool types);
-// The context that the model file states, as `session.context` of facts; 0: none.
+// The context that the model file states, as `session.context` of hyperparameters; 0: none.
 int64_t trained_context(const format::GgufFile& model);
 std::string cache_line(const CacheSpec& cache);  // "cache kv: window(512), 4 heads of 64"
 std::string state_line(const StateSpec& state);  // "state history: 2 rows of 64"
 
-// The text of logical lines of the files of an architecture, by place.
+// The text of logical lines of the files of an architecture, by location.
 class SourceLines {
  public:
-  explicit SourceLines(const ArchFile& arch);  // which has been parsed
-  std::string at(Place place) const;           // without comment, joined, indentation gone
-  std::string at_flat(int32_t line) const;     // line of the flattened text
-  std::string name_flat(int32_t line) const;   // "llama.arch:31"
+  explicit SourceLines(const ArchFile& arch);     // which has been parsed
+  std::string at(SourceLocation location) const;  // without comment, joined, indentation gone
+  std::string at_flat(int32_t line) const;        // line of the flattened text
+  std::string name_flat(int32_t line) const;      // "llama.arch:31"
 
  private:
-  Place place_of(int32_t line) const;
+  SourceLocation location_of(int32_t line) const;
   const ArchFile& arch_;
   std::vector<std::map<int, std::string>> lines_;  // by file: first line -> text
 };

@@ -5,8 +5,8 @@
 // subsequence; on a model layer by layer, and neighboring layers that differ in the same way are
 // printed once.
 #include "plan/arch_parse.h"
-#include "plan/facts.h"
 #include "plan/graph.h"
+#include "plan/hyperparameters.h"
 #include "plan/report.h"
 
 #include <fmt/format.h>
@@ -79,12 +79,12 @@ class StatementList {
       names += (names.empty() ? "arch " : ", ") + name;
     lines_.push_back(names);
     lines_.push_back("kind " + arch_.kind);
-    for (const Let& item : arch_.lets) add("", item.place);
-    for (const ExternDecl& item : arch_.externs) add("", item.place);
-    for (const Require& item : arch_.requirements) add("", item.place);
-    for (const IgnoreItem& item : arch_.ignores) add("", item.place);
-    for (const CacheDecl& item : arch_.caches) add("", item.place);
-    for (const StateDecl& item : arch_.states) add("", item.place);
+    for (const Let& item : arch_.lets) add("", item.location);
+    for (const ExternDecl& item : arch_.externs) add("", item.location);
+    for (const Require& item : arch_.requirements) add("", item.location);
+    for (const IgnoreItem& item : arch_.ignores) add("", item.location);
+    for (const CacheDecl& item : arch_.caches) add("", item.location);
+    for (const StateDecl& item : arch_.states) add("", item.location);
     for (const Block& block : arch_.blocks)
       for (const Section& section : block.sections)
         statements(block.name + (section.name.empty() ? "" : "." + section.name) + ": ",
@@ -95,15 +95,15 @@ class StatementList {
  private:
   void statements(const std::string& prefix, const std::vector<Statement>& all) {
     for (const Statement& s : all) {
-      add(prefix, s.place);
+      add(prefix, s.location);
       statements(prefix + "  ", s.body);
       if (s.otherwise.empty()) continue;
       lines_.push_back(prefix + "else");
       statements(prefix + "  ", s.otherwise);
     }
   }
-  void add(const std::string& prefix, Place place) {  // several items of a line: once
-    std::string line = prefix + source_.at(place);
+  void add(const std::string& prefix, SourceLocation location) {  // several items of a line: once
+    std::string line = prefix + source_.at(location);
     if (lines_.back() != line) lines_.push_back(std::move(line));
   }
 
@@ -122,8 +122,8 @@ struct Expanded {
 Result<Expanded> expand(const ArchLibrary& library, const ArchText& text,
                         const format::GgufFile& model) {
   CULET_TRY(const ArchFile arch, parse_arch(library, text));
-  Facts facts(arch, model, trained_context(model), nullptr);
-  CULET_TRY(const GraphResult graph, build_graph(facts, {}));
+  Hyperparameters hparams(arch, model, trained_context(model), nullptr);
+  CULET_TRY(const GraphResult graph, build_graph(hparams, {}));
   Expanded out;
   out.layers.resize(static_cast<size_t>(graph.plan.n_layers));
   for (const CacheSpec& cache : graph.plan.caches)

@@ -48,9 +48,10 @@ TEST(Report, MistakesHaveAPlace) {
 
 TEST(Report, OfAModelOfOneKindOfLayer) {
   const std::string text = check("llama", "llama");
-  expect_has(text, {"facts\n  layers = ", "  pairs = adjacent\n", "blk.{i}.attn_q.weight{", " F32",
-                    "cache=kv", "rope(", "caches\n  cache kv: global", "bytes a token",
-                    "optional, not in the file", "blk.*.attn_q.bias x "});
+  expect_has(text,
+             {"hyperparameters\n  layers = ", "  pairs = adjacent\n", "blk.{i}.attn_q.weight{",
+              " F32", "cache=kv", "rope(", "caches\n  cache kv: global", "bytes a token",
+              "optional, not in the file", "blk.*.attn_q.bias x "});
   size_t kinds = 0;
   for (size_t at = 0; (at = text.find("\nlayers ", at)) != std::string::npos; ++at) ++kinds;
   EXPECT_EQ(kinds, 1u) << text;

@@ -111,21 +111,20 @@ Result<void> matmul(ShapeCall* c) {
 Result<void> norm(ShapeCall* c) {
   for (size_t w = 0; w < c->weights.size(); ++w)
     CULET_TRY_VOID(want_vector(*c, w, c->in[0].last()));
-  if (!(static_cast<float>(c->facts[0]) > 0 && c->facts[0] < 1))
+  if (!(static_cast<float>(c->hparams[0]) > 0 && c->hparams[0] < 1))
     return bad(fmt::format("the norm's epsilon is {}, a number above 0 and below 1 is needed",
-                           c->facts[0]));
-  c->op->attr.eps = static_cast<float>(c->facts[0]);
+                           c->hparams[0]));
+  c->op->attr.as<NormAttributes>().eps = static_cast<float>(c->hparams[0]);
   c->out = {c->in[0]};
   return {};
 }
 
 Result<void> rope(ShapeCall* c) {
-  const int32_t dims = c->op->attr.count;  // the builder leaves dims here
+  const int32_t dims = c->rope_dims;
   if (dims <= 0 || dims % 2 != 0 || dims > c->in[0].last())
     return bad(fmt::format(
         "rope rotates {} dimensions of heads that have {}; an even number from 2 to {} is needed",
         dims, c->in[0].last(), c->in[0].last()));
-  if (!c->weights.empty()) CULET_TRY_VOID(want_vector(*c, 0, dims / 2));
   c->out = {c->in[0]};
   return {};
 }
@@ -156,15 +155,14 @@ Result<void> attend(ShapeCall* c) {
                              c->in[2].show()));
     kv_heads = c->in[1].dims[0], head_dim = c->in[1].dims[1], value_dim = c->in[2].dims[1];
   }
-  if (!(c->op->attr.softcap >= 0))
-    return bad(
-        fmt::format("the softcap is {}, zero or a positive number is needed", c->op->attr.softcap));
+  auto& a = c->op->attr.as<AttendAttributes>();
+  if (!(a.softcap >= 0))
+    return bad(fmt::format("the softcap is {}, zero or a positive number is needed", a.softcap));
   if (q.dims[1] != head_dim)
     return bad(fmt::format("query heads are {} wide, key heads {}", q.dims[1], head_dim));
   if (kv_heads <= 0 || q.dims[0] % kv_heads != 0)
     return bad(
         fmt::format("head_count {} is no multiple of head_count_kv {}", q.dims[0], kv_heads));
-  Attributes& a = c->op->attr;
   if (int64_t{q.dims[0]} * value_dim > kMaxWidth) return bad("the attention's result is too wide");
   a.heads = q.dims[0], a.kv_heads = kv_heads, a.head_dim = head_dim, a.value_dim = value_dim;
   c->out = {vector_shape(int64_t{a.heads} * value_dim)};
@@ -202,9 +200,9 @@ Result<void> same(ShapeCall* c) {
 }
 
 Result<void> softcap(ShapeCall* c) {
-  if (!(c->facts[0] > 0))
-    return bad(fmt::format("the cap is {}, a positive number is needed", c->facts[0]));
-  c->op->attr.scalar = c->facts[0];
+  if (!(c->hparams[0] > 0))
+    return bad(fmt::format("the cap is {}, a positive number is needed", c->hparams[0]));
+  c->op->attr.as<SoftcapAttributes>().cap = c->hparams[0];
   return same(c);
 }
 
@@ -220,7 +218,7 @@ Result<void> concat(ShapeCall* c) {
 }
 
 Result<void> split(ShapeCall* c) {
-  const double n = c->facts[0];
+  const double n = c->hparams[0];
   if (c->in[0].rank != 1)
     return bad(fmt::format("split cuts a plain vector, this is {}", c->in[0].show()));
   if (!whole(n, 1, 64) || c->in[0].width() % static_cast<int>(n) != 0)
@@ -231,14 +229,14 @@ Result<void> split(ShapeCall* c) {
 }
 
 Result<void> slice(ShapeCall* c) {
-  const double first = c->facts[0], count = c->facts[1],
+  const double first = c->hparams[0], count = c->hparams[1],
                width = static_cast<double>(c->in[0].width());
   if (c->in[0].rank != 1)
     return bad(fmt::format("slice cuts a plain vector, this is {}", c->in[0].show()));
   if (!whole(first, 0, width) || !whole(count, 1, width - first))
     return bad(fmt::format("columns {} to {} are not inside a value of width {}", first,
                            first + count, width));
-  c->op->attr.first = static_cast<int32_t>(first), c->op->attr.count = static_cast<int32_t>(count);
+  c->op->attr = ColumnsAttributes{static_cast<int32_t>(first), static_cast<int32_t>(count)};
   c->out = {vector_shape(static_cast<int64_t>(count))};
   return {};
 }
@@ -249,7 +247,7 @@ Result<void> row_mean(ShapeCall* c) {
 }
 
 Result<void> route(ShapeCall* c) {
-  const Attributes& a = c->op->attr;
+  const auto& a = c->op->attr.as<RouteAttributes>();
   if (a.top < 1 || a.top > c->in[0].width())
     return bad(fmt::format("route picks {} of {} experts", a.top, c->in[0].width()));
   if (c->in[0].width() > kMaxExperts)

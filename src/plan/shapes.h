@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,8 +31,9 @@ struct ShapeCall {
   std::vector<RowSet> in_rows;                     // likewise
   std::vector<const format::TensorInfo*> weights;  // nullptr: left out
   std::vector<std::string> weight_names;
-  std::vector<double> facts;  // positional facts, in order
-  const CacheSpec* cache = nullptr;
+  std::vector<double> hparams;     // positional hyperparameters, in order
+  std::optional<CacheSpec> cache;  // append, attend over one
+  int32_t rope_dims = 0;
   int32_t state_rows = 0, state_width = 0;
   int32_t routed = 0;  // experts: how many the route behind its second operand chose from
   std::vector<Shape> out;

@@ -3,7 +3,7 @@
 #include "plan/signature.h"
 
 #include "base/check.h"
-#include "plan/facts.h"
+#include "plan/hyperparameters.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ struct SignatureRow {
   std::string_view name, signature, meaning;
 };
 constexpr SignatureRow kSignatureRows[] = {
-#define CULET_OP(name, signature, meaning) {OpKind::name, #name, signature, meaning},
+#define CULET_OP(name, attributes, signature, meaning) {OpKind::name, #name, signature, meaning},
 #include "plan/ops.def"
 #undef CULET_OP
 };
@@ -23,10 +23,10 @@ constexpr SignatureRow kSignatureRows[] = {
 OperandRule operand(std::string_view word) {
   using K = OperandRule::Kind;
   static constexpr std::pair<std::string_view, K> kKinds[] = {
-      {"v", K::kValue},     {"v*", K::kValues},
-      {"w", K::kTensor},    {"w?", K::kOptionalTensor},
-      {"f", K::kFact},      {"cache", K::kCache},
-      {"state", K::kState}, {"cache_or_kv", K::kCacheOrPair}};
+      {"v", K::kValue},          {"v*", K::kValues},
+      {"w", K::kTensor},         {"w?", K::kOptionalTensor},
+      {"f", K::kHyperparameter}, {"cache", K::kCache},
+      {"state", K::kState},      {"cache_or_kv", K::kCacheOrPair}};
   for (const auto& [name, kind] : kKinds)
     if (name == word) return {kind};
   CULET_CHECK(false && "unknown operand kind in ops.def");
@@ -80,10 +80,10 @@ const std::vector<Signature>& signatures() {
 std::string operand_text(const Signature& s) {
   using K = OperandRule::Kind;
   static constexpr std::pair<K, std::string_view> kTexts[] = {
-      {K::kValue, "a value"},   {K::kValues, "values"},
-      {K::kTensor, "a tensor"}, {K::kOptionalTensor, "a tensor or none"},
-      {K::kFact, "a number"},   {K::kCache, "a cache"},
-      {K::kState, "a state"},   {K::kCacheOrPair, "a cache or (k, v)"}};
+      {K::kValue, "a value"},           {K::kValues, "values"},
+      {K::kTensor, "a tensor"},         {K::kOptionalTensor, "a tensor or none"},
+      {K::kHyperparameter, "a number"}, {K::kCache, "a cache"},
+      {K::kState, "a state"},           {K::kCacheOrPair, "a cache or (k, v)"}};
   std::string out;
   for (const OperandRule& r : s.operands)
     for (const auto& [kind, text] : kTexts)
@@ -109,5 +109,31 @@ std::string unknown_operation(std::string_view name) {
 }
 
 std::string_view op_name(OpKind kind) { return kSignatureRows[static_cast<size_t>(kind)].name; }
+
+Attributes attributes_of(OpKind kind) {
+  switch (kind) {
+#define CULET_OP(name, attributes, ...) \
+  case OpKind::name:                    \
+    return attributes##Attributes{};
+#include "plan/ops.def"
+#undef CULET_OP
+  }
+  return {};
+}
+
+Op make_op(OpKind kind, int32_t layer, int32_t line) {
+  Op op;
+  op.kind = kind;
+  op.layer = layer;
+  op.line = line;
+  op.attr = attributes_of(kind);
+  return op;
+}
+
+int32_t cache_of(const Op& op) {
+  if (const auto* append = op.attr.get_if<AppendAttributes>()) return append->cache;
+  if (const auto* attend = op.attr.get_if<AttendAttributes>()) return attend->cache;
+  return kNone;
+}
 
 }  // namespace culet::plan

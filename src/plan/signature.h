@@ -15,7 +15,7 @@ struct OperandRule {
     kValues,
     kTensor,
     kOptionalTensor,
-    kFact,
+    kHyperparameter,
     kCache,
     kState,
     kCacheOrPair

@@ -1,10 +1,10 @@
 // Filters over sequences and numbers, and the global functions. Each row of filters.def names one.
+#include "base/numbers.h"
 #include "template/native.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <time.h>
 
 namespace culet::chat {
@@ -381,14 +381,8 @@ std::optional<int64_t> parse_int(std::string text, int64_t base) {
 
 std::optional<double> parse_float(std::string text) {
   if (text.starts_with('+')) text.erase(0, 1);
-  double out = 0;
-  const char* last = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), last, out);
-  if (parsed.ptr != last || text.empty() || text.find('(') != std::string::npos) {
-    return std::nullopt;
-  }
-  if (parsed.ec == std::errc::result_out_of_range) return std::strtod(text.c_str(), nullptr);
-  return parsed.ec == std::errc() ? std::optional<double>(out) : std::nullopt;
+  if (text.find('(') != std::string::npos) return std::nullopt;
+  return base::parse_double(text);
 }
 
 std::optional<int64_t> truncate_to_int(double d) {
@@ -428,7 +422,7 @@ Result<Value> filter_float(Call& c) {
 
 namespace {
 
-// round() of Python: to the nearest decimal, which printf rounds exactly.
+// round() of Python: to the nearest decimal, which to_chars rounds exactly.
 double round_decimal(double d, int64_t precision) {
   if (!std::isfinite(d) || precision > 300) return d;
   if (precision < -300) return 0;
@@ -437,8 +431,9 @@ double round_decimal(double d, int64_t precision) {
     return std::nearbyint(d / unit) * unit;
   }
   char buffer[700];
-  std::snprintf(buffer, sizeof buffer, "%.*f", static_cast<int>(precision), d);
-  return std::strtod(buffer, nullptr);
+  const auto written = std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::fixed,
+                                     static_cast<int>(precision));
+  return base::parse_double({buffer, static_cast<size_t>(written.ptr - buffer)}).value_or(d);
 }
 
 }  // namespace
@@ -565,6 +560,7 @@ Result<Value> function_strftime_now(Call& c) {
   const time_t now = time(nullptr);
   tm local{};
   localtime_r(&now, &local);
+  const base::CLocale c_locale;  // names of months and days in English
   const Text& text = format->text;
   if (!fits_times(c, 16, text.size())) return limit_failure(c);
   Text out;

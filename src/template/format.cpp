@@ -1,6 +1,7 @@
 // Python's two ways to fill in strings: "%s" % values and "{}".format(values).
 //
 // Filled-in text keeps its provenance; padding is the template's. Widths are bounded by memory.
+#include "base/numbers.h"
 #include "template/native.h"
 
 #include <charconv>
@@ -100,6 +101,7 @@ Result<std::string> format_real(double value, const Spec& spec) {
     }
     const char format[] = {'%', '.', '*', type, '\0'};
     char buffer[1024];
+    const base::CLocale c_locale;  // a point, whatever the program's locale has
     std::snprintf(buffer, sizeof buffer, format,
                   static_cast<int>(spec.precision < 0 ? 6 : spec.precision), size);
     digits = buffer;

@@ -40,11 +40,11 @@ struct AttentionModel {
     const int32_t cache = model.cache(
         {"kv", 0, s.window > 0 ? plan::CachePolicy::kWindow : plan::CachePolicy::kGlobal, s.window,
          s.kv_heads, s.head_dim, s.value_dim});
-    model.op(OpKind::append, {k, v}, {}, {}, {.cache = cache});
+    model.op(OpKind::append, {k, v}, {}, {}, plan::AppendAttributes{cache});
     const RowSet rows = s.wanted_only ? RowSet::kWanted : RowSet::kAll;
     if (s.wanted_only) q = select(q, {s.heads, s.head_dim});
     ValueId y = model.value({s.heads * s.value_dim}, rows);
-    Attributes attr;
+    plan::AttendAttributes attr;
     attr.cache = cache;
     attr.heads = s.heads, attr.kv_heads = s.kv_heads, attr.head_dim = s.head_dim,
     attr.value_dim = s.value_dim;
@@ -56,7 +56,7 @@ struct AttentionModel {
   }
   void attend_own(ValueId q, ValueId k, ValueId v) {
     const ValueId y = model.value({s.heads * s.value_dim});
-    Attributes attr;
+    plan::AttendAttributes attr;
     attr.heads = s.heads, attr.kv_heads = s.kv_heads, attr.head_dim = s.head_dim,
     attr.value_dim = s.value_dim;
     attr.scale = 3.0f, attr.softcap = s.softcap;
@@ -77,7 +77,7 @@ struct AttentionModel {
   }
   ValueId rope(ValueId in, std::vector<int32_t> dims) {
     const ValueId v = model.value(std::move(dims));
-    model.op(OpKind::rope, {in}, {v}, {}, {.rope = 0});
+    model.op(OpKind::rope, {in}, {v}, {}, plan::RopeAttributes{.rope = 0});
     return v;
   }
 
@@ -345,7 +345,7 @@ TEST(OwnKeys, APassAllocatesNothing) {
 TEST(Attention, OtherMasksOverACacheAreRefusedByName) {
   AttentionModel m({});
   for (plan::Op& op : m.model.plan.ops) {
-    if (op.kind == OpKind::attend) op.attr.mask = plan::Mask::kFull;
+    if (op.kind == OpKind::attend) op.attr.as<plan::AttendAttributes>().mask = plan::Mask::kFull;
   }
   base::ThreadPool pool(1);
   const kernels::Kernels kernels = kernel_table();

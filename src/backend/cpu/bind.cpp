@@ -81,9 +81,12 @@ Result<plan::LayerRange> bind_range(const Binder& b, int32_t first, int32_t coun
   for (int32_t i = first; i < first + count; ++i) {
     CULET_TRY(BoundOp op, bind_op(b, i));
     program->notes.push_back(note_of(b, op));
-    if (op.rows_of != nullptr && !op.attr.by_type) {
-      int64_t& most = op.attr.by_position ? program->positions : program->vocabulary;
-      most = std::min(most, static_cast<int64_t>(op.rows_of->dims[1]));
+    if (op.rows_of != nullptr) {
+      using By = plan::EmbedAttributes::By;
+      const By by = op.attr.as<plan::EmbedAttributes>().by;
+      const auto rows = static_cast<int64_t>(op.rows_of->dims[1]);
+      if (by == By::kToken) program->vocabulary = std::min(program->vocabulary, rows);
+      if (by == By::kPosition) program->positions = std::min(program->positions, rows);
     }
     const bool any = static_cast<int32_t>(program->ops.size()) > start;
     if (any && can_join(program->ops.back(), op)) {
@@ -105,9 +108,10 @@ void bind_ropes(const Binder& b, Program* program) {
     program->thetas.push_back(std::move(theta));
     program->rope_dims.push_back(rope.dims);
   }
-  program->pinned.assign(b.plan.ropes.size(), false);
+  program->sinks.assign(b.plan.ropes.size(), false);
   for (const plan::Op& op : b.plan.ops) {
-    if (op.attr.rope_pinned) program->pinned[static_cast<size_t>(op.attr.rope)] = true;
+    const auto* rope = op.attr.get_if<plan::RopeAttributes>();
+    if (rope != nullptr && rope->sinks) program->sinks[static_cast<size_t>(rope->rope)] = true;
   }
 }
 

@@ -15,7 +15,7 @@ struct Program {
   std::vector<Executor::OpNote> notes;      // by op of the plan
   std::vector<std::vector<double>> thetas;  // by Plan::ropes: [dims / 2]
   std::vector<int32_t> rope_dims;
-  std::vector<bool> pinned;  // by Plan::ropes: some query is also turned at its pinned position
+  std::vector<bool> sinks;  // by Plan::ropes: some query is also rotated at its sink position
   int64_t vocabulary = INT32_MAX;  // tokens that every embed has a row for
   int64_t positions = INT64_MAX;   // positions likewise
 };

@@ -92,7 +92,7 @@ struct Step {
   const int32_t* source[kRowSets];        // [rows] the row's index among all rows
   const SegmentRows* segments[kRowSets];  // [batch]
   const float* const* rope_tables;        // by Plan::ropes: [rows of kAll, dims]
-  const float* const* pinned_tables;      // the same at the pinned position; rows of streams only
+  const float* const* sink_tables;        // the same at the sink position; rows of streams only
   const int32_t* rope_dims;
   std::vector<kernels::KvEntry>* entries;  // scratch of attend
   std::vector<AttendSegment>* attend_segments;

@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <numeric>
 #include <utility>
 
 namespace culet::backend {
@@ -26,11 +25,11 @@ constexpr int64_t kLookedUpRows = 64;  // rows, before the pages of their embedd
 struct Workspace {
   Region arena[kRowSets], scratch, shared, tables, own_keys;
   std::vector<int32_t> tokens;
-  std::vector<int64_t> positions[kRowSets], pinned_positions;  // pinned: of all rows
+  std::vector<int64_t> positions[kRowSets], sink_positions;  // sinks: of all rows
   std::vector<int64_t> reach;
   std::vector<int32_t> source[kRowSets];
   std::vector<SegmentRows> segments[kRowSets];
-  std::vector<const float*> rope_tables, pinned_tables;
+  std::vector<const float*> rope_tables, sink_tables;
   std::vector<kernels::KvEntry> entries;
   std::vector<AttendSegment> attend_segments;
   int64_t looked_up = 0;  // rows since pages were given back
@@ -38,11 +37,39 @@ struct Workspace {
 
 void WorkspaceDeleter::operator()(Workspace* workspace) const { delete workspace; }
 
+// The parts of a workspace, in bytes: what memory() promises is what make_workspace() takes.
+struct WorkspaceSizes {
+  int64_t arena[kRowSets] = {};
+  int64_t tables = 0;          // of own and sink positions
+  int64_t worker_scratch = 0;  // of one worker
+  int64_t scratch = 0;         // of all
+  int64_t shared = 0;          // of the calling thread
+  int64_t own_keys = 0;
+
+  uint64_t sum() const {
+    return static_cast<uint64_t>(arena[kAll] + arena[kWanted] + tables + scratch + shared +
+                                 own_keys);
+  }
+};
+
 namespace {
 
 // Whole blocks for the rows of one pass.
 int64_t own_blocks(int64_t rows) {
   return (rows + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows;
+}
+
+WorkspaceSizes workspace_sizes(const Binder& binder, const Limits& limits, int threads) {
+  const plan::Plan& plan = binder.plan;
+  WorkspaceSizes sizes;
+  sizes.arena[kAll] = limits.rows * plan.arena_row_bytes_all;
+  sizes.arena[kWanted] = limits.wanted * plan.arena_row_bytes_wanted;
+  for (const plan::RopeSpec& rope : plan.ropes) sizes.tables += 2 * limits.rows * rope.dims * 4;
+  sizes.worker_scratch = scratch_bytes(binder, limits.rows);
+  sizes.scratch = sizes.worker_scratch * threads;
+  sizes.shared = shared_bytes(binder, limits.rows, threads);
+  sizes.own_keys = own_blocks(limits.rows) * own_key_bytes(plan);
+  return sizes;
 }
 
 }  // namespace
@@ -55,22 +82,7 @@ struct Executor::Impl {
   Limits limits;
   Weights weights;
   Program program;
-  int64_t scratch = 0, shared = 0;  // bytes: of a worker, of the calling thread
-  int64_t own_block = 0;            // bytes
-
-  int64_t arena_bytes(int set) const {
-    return set == kAll ? limits.rows * plan->arena_row_bytes_all
-                       : limits.wanted * plan->arena_row_bytes_wanted;
-  }
-  int64_t table_bytes() const {  // of own and pinned positions
-    return 2 * limits.rows *
-           std::accumulate(program.rope_dims.begin(), program.rope_dims.end(), int64_t{0}) * 4;
-  }
-  uint64_t workspace_bytes() const {
-    return static_cast<uint64_t>(arena_bytes(kAll) + arena_bytes(kWanted) + table_bytes() +
-                                 own_blocks(limits.rows) * own_block + scratch * pool->size() +
-                                 shared);
-  }
+  WorkspaceSizes sizes;
 
   Result<void> check(std::span<const Segment> batch) const;
   Result<void> reserve(std::span<const Segment> batch) const;
@@ -93,7 +105,7 @@ size_t Executor::runs_with(size_t op) const {
   return static_cast<size_t>(std::prev(after)->op);
 }
 uint64_t Executor::packed_bytes() const { return impl_->weights.packed_bytes(); }
-uint64_t Executor::workspace_bytes() const { return impl_->workspace_bytes(); }
+uint64_t Executor::workspace_bytes() const { return impl_->sizes.sum(); }
 int64_t Executor::positions() const { return impl_->program.positions; }
 
 Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
@@ -120,9 +132,7 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   CULET_TRY(impl->weights, Weights::load(plan, tensors, pool, options.repack, options.progress));
   const Binder binder{plan, tensors, kernels, impl->weights, options.repack};
   CULET_TRY(impl->program, bind(binder));
-  impl->scratch = scratch_bytes(binder, limits.rows);
-  impl->shared = shared_bytes(binder, limits.rows, pool.size());
-  impl->own_block = own_key_bytes(plan);
+  impl->sizes = workspace_sizes(binder, limits, pool.size());
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
 
@@ -132,33 +142,27 @@ Executor::Memory Executor::memory(const plan::Plan& plan, const plan::Tensors& t
   const Weights::Sizes sizes = Weights::sizes(plan, tensors, options.repack);
   const Weights none;
   const Binder binder{plan, tensors, kernels, none, options.repack};
-  int64_t tables = 0;
-  for (const plan::RopeSpec& rope : plan.ropes) tables += 2 * rope.dims * 4;
-  const int64_t rows = options.limits.rows;
-  const int64_t workspace =
-      rows * (plan.arena_row_bytes_all + tables) +
-      options.limits.wanted * plan.arena_row_bytes_wanted + own_blocks(rows) * own_key_bytes(plan) +
-      scratch_bytes(binder, rows) * threads + shared_bytes(binder, rows, threads);
-  return {sizes.packed, sizes.converted, sizes.mapped, static_cast<uint64_t>(workspace)};
+  return {sizes.packed, sizes.converted, sizes.mapped,
+          workspace_sizes(binder, options.limits, threads).sum()};
 }
 
 WorkspacePtr Executor::make_workspace() const {
   const Impl& impl = *impl_;
   WorkspacePtr w(new Workspace);
-  constexpr size_t kTail = 4096;  // kernels may read past a row's end
-  bool done = w->scratch.allocate(static_cast<size_t>(impl.scratch * impl.pool->size()) + kTail,
-                                  Region::kSparse) &&
-              w->shared.allocate(static_cast<size_t>(impl.shared) + kTail, Region::kSparse) &&
-              w->tables.allocate(static_cast<size_t>(impl.table_bytes()) + kTail, Region::kSparse);
-  if (impl.own_block > 0) {
-    const int64_t bytes = own_blocks(impl.limits.rows) * impl.own_block;
-    done = done && w->own_keys.allocate(static_cast<size_t>(bytes) + kTail, Region::kSparse);
+  const auto allocate = [](Region* region, int64_t bytes) {
+    constexpr size_t kTail = 4096;  // kernels may read past a row's end
+    return region->allocate(static_cast<size_t>(bytes) + kTail, Region::kSparse);
+  };
+  const WorkspaceSizes& sizes = impl.sizes;
+  bool done = allocate(&w->scratch, sizes.scratch) && allocate(&w->shared, sizes.shared) &&
+              allocate(&w->tables, sizes.tables);
+  if (sizes.own_keys > 0) {
+    done = done && allocate(&w->own_keys, sizes.own_keys);
     w->reach.resize(static_cast<size_t>(impl.limits.rows));
   }
   for (int set = 0; set < kRowSets; ++set) {
     const auto rows = static_cast<size_t>(set == kAll ? impl.limits.rows : impl.limits.wanted);
-    done = done && w->arena[set].allocate(static_cast<size_t>(impl.arena_bytes(set)) + kTail,
-                                          Region::kSparse);
+    done = done && allocate(&w->arena[set], sizes.arena[set]);
     w->positions[set].reserve(rows);
     w->source[set].reserve(rows);
     w->segments[set].reserve(static_cast<size_t>(impl.limits.rows));
@@ -168,8 +172,8 @@ WorkspacePtr Executor::make_workspace() const {
   w->attend_segments.reserve(static_cast<size_t>(impl.limits.rows));
   w->entries.reserve(1024);
   w->rope_tables.reserve(impl.program.rope_dims.size());
-  w->pinned_tables.reserve(impl.program.rope_dims.size());
-  w->pinned_positions.reserve(static_cast<size_t>(impl.limits.rows));
+  w->sink_tables.reserve(impl.program.rope_dims.size());
+  w->sink_positions.reserve(static_cast<size_t>(impl.limits.rows));
   return w;
 }
 
@@ -221,7 +225,7 @@ Result<void> Executor::Impl::reserve(std::span<const Segment> batch) const {
 
 void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const {
   w->tokens.clear();
-  w->pinned_positions.clear();
+  w->sink_positions.clear();
   for (int set = 0; set < kRowSets; ++set) {
     w->positions[set].clear();
     w->source[set].clear();
@@ -241,7 +245,7 @@ void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const
     for (int32_t r = 0; r < count; ++r) {
       const int64_t p = segment.start + r;
       add(kAll, p, first + r);
-      w->pinned_positions.push_back(streams(segment) ? caches_of(segment)->sink_query_position(p) : p);
+      w->sink_positions.push_back(streams(segment) ? caches_of(segment)->sink_query_position(p) : p);
     }
     for (int32_t r : segment.wanted) add(kWanted, segment.start + r, first + r);
   }
@@ -267,16 +271,16 @@ Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
   s.own_keys = w->own_keys.data();
   s.own_blocks = own_blocks(limits.rows);
   s.scratch = w->scratch.data();
-  s.scratch_bytes = scratch;
+  s.scratch_bytes = sizes.worker_scratch;
   s.shared_scratch = w->shared.data();
   return s;
 }
 
-// Angles of every row's own position, and of its pinned one for the rows of streams.
+// Angles of every row's own position, and of its sink position for the rows of streams.
 void Executor::Impl::make_tables(Workspace* w, Step* step) const {
   constexpr int64_t kAngleCost = 32;  // an angle against a float of an elementwise op, about
   w->rope_tables.clear();
-  w->pinned_tables.clear();
+  w->sink_tables.clear();
   auto* next = reinterpret_cast<float*>(w->tables.data());
   const auto fill = [&](size_t i, const int64_t* positions, int64_t row0, int64_t count) {
     const int32_t dims = program.rope_dims[i];
@@ -291,14 +295,14 @@ void Executor::Impl::make_tables(Workspace* w, Step* step) const {
     const int64_t table = step->rows[kAll] * program.rope_dims[i];
     fill(i, step->positions[kAll], 0, step->rows[kAll]);
     w->rope_tables.push_back(std::exchange(next, next + table));
-    for (size_t s = 0; s < step->batch.size() && program.pinned[i]; ++s) {
+    for (size_t s = 0; s < step->batch.size() && program.sinks[i]; ++s) {
       const SegmentRows& rows = step->segments[kAll][s];
-      if (streams(step->batch[s])) fill(i, w->pinned_positions.data(), rows.first, rows.count);
+      if (streams(step->batch[s])) fill(i, w->sink_positions.data(), rows.first, rows.count);
     }
-    w->pinned_tables.push_back(std::exchange(next, next + table));
+    w->sink_tables.push_back(std::exchange(next, next + table));
   }
   step->rope_tables = w->rope_tables.data();
-  step->pinned_tables = w->pinned_tables.data();
+  step->sink_tables = w->sink_tables.data();
 }
 
 Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,

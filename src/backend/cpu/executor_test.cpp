@@ -34,7 +34,7 @@ class Decoder {
     model.op(OpKind::linear, {h}, {logits}, {table, plan::kNone});
     model.plan.outputs.push_back({"raw", logits});
     const ValueId capped = model.value({kVocabulary}, RowSet::kWanted);
-    model.op(OpKind::softcap, {logits}, {capped}, {}, {.scalar = 5});
+    model.op(OpKind::softcap, {logits}, {capped}, {}, plan::SoftcapAttributes{5});
     model.plan.outputs.push_back({"y", capped});
     model.layer = 1;  // for finish(): two layers
     model.finish();
@@ -49,7 +49,7 @@ class Decoder {
 
   ValueId norm(ValueId x) {
     const TensorId w = model.vector(kModelWidth);
-    const Attributes eps{.eps = 1e-5f};
+    const plan::NormAttributes eps{.eps = 1e-5f};
     if (fused_ && integer_) {
       const ValueId q = value({kModelWidth}, Form::kQuantized);
       model.op(OpKind::rms_norm_quantize, {x}, {q}, {w}, eps);
@@ -81,13 +81,14 @@ class Decoder {
     } else {
       const ValueId product = value({kModelWidth});
       model.op(OpKind::linear, {y}, {product}, {w, plan::kNone});
-      model.op(OpKind::arithmetic, {x, product}, {sum}, {}, {.arithmetic = plan::Arithmetic::kAdd});
+      model.op(OpKind::arithmetic, {x, product}, {sum}, {},
+               plan::ArithmeticAttributes{.arithmetic = plan::Arithmetic::kAdd});
     }
     return sum;
   }
   ValueId rope(ValueId x, int32_t heads) {
     const ValueId y = value({heads, kHeadDim});
-    model.op(OpKind::rope, {x}, {y}, {}, {.rope = 0, .rope_adjacent = true});
+    model.op(OpKind::rope, {x}, {y}, {}, plan::RopeAttributes{.rope = 0, .adjacent = true});
     return y;
   }
   ValueId select(ValueId x, std::vector<int32_t> dims) {
@@ -105,14 +106,14 @@ class Decoder {
     const int32_t cache = model.cache(
         {"kv", layer, layer == 1 ? plan::CachePolicy::kWindow : plan::CachePolicy::kGlobal,
          layer == 1 ? 24 : 0, kKvHeads, kHeadDim, kHeadDim});
-    model.op(OpKind::append, {rope(k, kKvHeads), v}, {}, {}, {.cache = cache});
+    model.op(OpKind::append, {rope(k, kKvHeads), v}, {}, {}, plan::AppendAttributes{cache});
     if (layer == 1) {  // rows nobody asks about stop here
       x = select(x, {kModelWidth});
       q = select(q, {kHeads, kHeadDim});
       rows_ = RowSet::kWanted;
     }
     const ValueId a = value({kHeads * kHeadDim});
-    Attributes attr;
+    plan::AttendAttributes attr;
     attr.cache = cache;
     attr.heads = kHeads, attr.kv_heads = kKvHeads, attr.head_dim = kHeadDim,
     attr.value_dim = kHeadDim;
@@ -127,14 +128,15 @@ class Decoder {
     const ValueId y = value({kHidden});
     if (fused_) {
       model.op(OpKind::gated_linear, {h}, {y}, {gate, up, plan::kNone, plan::kNone},
-               {.activation = plan::Activation::kGelu});
+               plan::ActivationAttributes{plan::Activation::kGelu});
       return y;
     }
     const ValueId g = value({kHidden}), u = value({kHidden}), a = value({kHidden});
     model.op(OpKind::linear, {h}, {g}, {gate, plan::kNone});
     model.op(OpKind::linear, {h}, {u}, {up, plan::kNone});
     model.op(OpKind::gelu, {g}, {a});
-    model.op(OpKind::arithmetic, {a, u}, {y}, {}, {.arithmetic = plan::Arithmetic::kMul});
+    model.op(OpKind::arithmetic, {a, u}, {y}, {},
+             plan::ArithmeticAttributes{.arithmetic = plan::Arithmetic::kMul});
     return y;
   }
 
@@ -393,12 +395,12 @@ TEST(Executor, EveryOperationHasAKernel) {
   };
   for (const OpKind kind : kAll) {
     plan::Plan plan;
-    plan.ops.emplace_back().kind = kind;
+    plan.ops.push_back(plan::make_op(kind, plan::kNone, 0));
     EXPECT_TRUE(check_supported(plan)) << plan::op_name(kind);
   }
 }
 
-// A drafter's pass: the caller's row, a cache that only lends its length and keeps it.
+// A draft model's pass: the caller's row, a cache that only lends its length and keeps it.
 TEST(Executor, HandedInRowsAreTheCallers) {
   TestModel m;
   const ValueId x = m.value({5});
@@ -428,12 +430,12 @@ TEST(Executor, OpsAndTypesWithoutKernelsAreRefusedByName) {
     const int32_t cache = m.cache({.name = "kv", .kv_heads = 2, .head_dim = 16, .value_dim = 16});
     m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, 4, 32)});
     m.op(OpKind::attend, {x}, {y}, {},
-         {.cache = cache,
-          .heads = 2,
-          .kv_heads = 2,
-          .head_dim = 16,
-          .value_dim = 16,
-          .mask = plan::Mask::kFull});
+         plan::AttendAttributes{.cache = cache,
+                                .heads = 2,
+                                .kv_heads = 2,
+                                .head_dim = 16,
+                                .value_dim = 16,
+                                .mask = plan::Mask::kFull});
     m.finish();
     const auto made = Executor::prepare(m.plan, m.file, kernels, pool, {});
     ASSERT_FALSE(made);

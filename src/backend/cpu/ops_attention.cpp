@@ -7,8 +7,8 @@
 // n positions on where it is a band. So what the kernel is told as a row's position is its reach,
 // and a band of n is a window of 2 n + 1 that ends there.
 //
-// A q8_0 cache keeps turned keys (kernels::hadamard of each head), which queries meet turned alike:
-// docs/decisions/0009.
+// A q8_0 cache keeps Hadamard-rotated keys (kernels::hadamard of each head), which queries meet
+// rotated alike: docs/decisions/0009.
 //
 // Work of attend is cut into units: a segment's tile of rows x one kv head (all its query heads
 // together, so a loaded key serves rows x heads dots). A row's keys are summed in parts at
@@ -34,10 +34,10 @@ constexpr int64_t kInlineProducts = 65536;  // multiply-adds below which nobody 
 
 // ---------------------------------------------------------------- append
 
-bool turned(const cache::KvShape& shape) { return shape.k_type == kernels::kKvQ8; }
+bool hadamard_rotated(const cache::KvShape& shape) { return shape.k_type == kernels::kKvQ8; }
 
 // Heads [heads, dim] of a row.
-void turn(const float* x, int64_t heads, int64_t dim, float* y) {
+void hadamard(const float* x, int64_t heads, int64_t dim, float* y) {
   for (int64_t h = 0; h < heads; ++h) kernels::hadamard(x + h * dim, dim, y + h * dim);
 }
 
@@ -52,8 +52,8 @@ void store_rows(const Step& step, const cache::KvShape& s, const float* k, const
     for (int64_t r = first; r < end; ++r) {
       const cache::KvSlot to = slot(start + r);
       const float* keys = k + r * k_width;
-      if (turned(s)) {
-        turn(keys, s.kv_heads, s.head_dim, step.worker_scratch(worker));
+      if (hadamard_rotated(s)) {
+        hadamard(keys, s.kv_heads, s.head_dim, step.worker_scratch(worker));
         keys = step.worker_scratch(worker);
       }
       step.k->kv_store(s.k_type, s.v_type, keys, v + r * v_width, s.kv_heads, s.head_dim,
@@ -76,7 +76,7 @@ void run_append(const BoundOp& op, Step& step) {
     const Segment& segment = step.batch[s];
     const SegmentRows rows = segments[s];
     if (rows.count == 0) continue;
-    cache::LayerCache& cache = segment.caches->at(op.attr.cache);
+    cache::LayerCache& cache = segment.caches->at(op.attr.as<plan::AppendAttributes>().cache);
     store_rows(step, cache.shape(), step.floats(k) + rows.first * k.width,
                step.floats(v) + rows.first * v.width, segment.start, rows.count,
                [&](int64_t position) { return cache.slot(position); });
@@ -84,8 +84,9 @@ void run_append(const BoundOp& op, Step& step) {
 }
 
 const plan::CacheSpec& cache_of(const Binder& b, const plan::Op& op) {
-  CULET_CHECK(op.attr.cache >= 0 && static_cast<size_t>(op.attr.cache) < b.plan.caches.size());
-  return b.plan.caches[static_cast<size_t>(op.attr.cache)];
+  const int32_t cache = plan::cache_of(op);
+  CULET_CHECK(cache >= 0 && static_cast<size_t>(cache) < b.plan.caches.size());
+  return b.plan.caches[static_cast<size_t>(cache)];
 }
 
 Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
@@ -99,14 +100,14 @@ Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
 }
 
 int64_t append_scratch(const Binder& b, const plan::Op& op, int64_t) {
-  const plan::CacheSpec& spec = cache_of(b, op);  // a turned row
+  const plan::CacheSpec& spec = cache_of(b, op);  // a rotated row
   return int64_t{spec.kv_heads} * spec.head_dim * static_cast<int64_t>(sizeof(float));
 }
 
 // ---------------------------------------------------------------- keys of the pass itself
 
 // How the keys and values of an attend without a cache are stored.
-cache::KvShape own_shape(const plan::Attributes& a) {
+cache::KvShape own_shape(const plan::AttendAttributes& a) {
   return {kernels::kKvF32, kernels::kKvF32, a.kv_heads, a.head_dim, a.value_dim};
 }
 
@@ -114,11 +115,11 @@ int64_t blocks_of(int64_t rows) {
   return (rows + kernels::kKvBlockRows - 1) / kernels::kKvBlockRows;
 }
 
-cache::Visibility own_visibility(const plan::Attributes& a) {
+cache::Visibility own_visibility(const plan::AttendAttributes& a) {
   return {0, 0, a.mask == plan::Mask::kBand ? 2 * int64_t{a.band} + 1 : INT64_MAX};
 }
 
-int64_t reach(const plan::Attributes& a, int64_t position, int64_t length) {
+int64_t reach(const plan::AttendAttributes& a, int64_t position, int64_t length) {
   if (a.mask == plan::Mask::kFull) return length - 1;
   return a.mask == plan::Mask::kBand ? position + a.band : position;
 }
@@ -126,7 +127,7 @@ int64_t reach(const plan::Attributes& a, int64_t position, int64_t length) {
 // Stores the keys and values of segments [first, end) block by block, and lists the blocks.
 void store_own_keys(const BoundOp& op, Step& step, size_t first, size_t end) {
   const Slot &k = op.in[1], &v = op.in[2];
-  const cache::KvShape shape = own_shape(op.attr);
+  const cache::KvShape shape = own_shape(op.attr.as<plan::AttendAttributes>());
   const size_t k_bytes = shape.k_block_bytes(), v_bytes = shape.v_block_bytes();
   uint8_t* next = step.own_keys;
   step.entries->clear();
@@ -172,15 +173,17 @@ Partial partial_at(float* memory, int64_t pairs) {
 }
 
 // Most pairs of a unit: one row's heads at least.
-int64_t most_pairs(const plan::Attributes& a) {
+int64_t most_pairs(const plan::AttendAttributes& a) {
   const int64_t heads = a.heads / a.kv_heads;
   const int64_t rows = std::clamp<int64_t>(kTileFloats / (heads * a.value_dim), 1, kMostUnitRows);
   return rows * heads;
 }
 
-// Floats of a unit's turned queries. The kernel finds a head at (kv_head * heads + h) of its row,
+// Floats of a unit's rotated queries. The kernel finds a head at (kv_head * heads + h) of its row,
 // so what comes before the first one is there too.
-int64_t turned_floats(const plan::Attributes& a) { return (most_pairs(a) + a.heads) * a.head_dim; }
+int64_t rotated_floats(const plan::AttendAttributes& a) {
+  return (most_pairs(a) + a.heads) * a.head_dim;
+}
 
 // How this step's attention is cut.
 struct AttentionCut {
@@ -193,14 +196,14 @@ struct AttentionCut {
   int64_t products = 0;  // multiply-adds in all, about
 };
 
-// The parts that hold keys which rows at positions [first, last] may see: those with pinned keys,
+// The parts that hold keys which rows at positions [first, last] may see: those with sink keys,
 // then those of the window. What lies between is never walked, so a stream costs the same for ever.
 struct Parts {
-  int64_t pinned = 0, pinned_count = 0;
+  int64_t sinks = 0, sinks_count = 0;
   int64_t recent = 0, recent_count = 0;
 
-  int64_t count() const { return pinned_count + recent_count; }
-  int64_t at(int64_t i) const { return i < pinned_count ? pinned + i : recent + i - pinned_count; }
+  int64_t count() const { return sinks_count + recent_count; }
+  int64_t at(int64_t i) const { return i < sinks_count ? sinks + i : recent + i - sinks_count; }
 };
 
 Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
@@ -209,9 +212,9 @@ Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
   parts.recent = oldest / kernels::kPartKeys;
   parts.recent_count = last / kernels::kPartKeys - parts.recent + 1;
   if (v.sinks_end > v.start) {
-    parts.pinned = v.start / kernels::kPartKeys;
+    parts.sinks = v.start / kernels::kPartKeys;
     const int64_t end = (v.sinks_end - 1) / kernels::kPartKeys + 1;
-    parts.pinned_count = std::max<int64_t>(0, std::min(end, parts.recent) - parts.pinned);
+    parts.sinks_count = std::max<int64_t>(0, std::min(end, parts.recent) - parts.sinks);
   }
   return parts;
 }
@@ -235,7 +238,8 @@ class Attend {
       : op_(op),
         step_(step),
         set_(static_cast<int>(op.in[0].rows)),
-        own_(op.attr.cache == plan::kNone),
+        attr_(op.attr.as<plan::AttendAttributes>()),
+        own_(attr_.cache == plan::kNone),
         reach_(own_ ? step.reach : step.positions[set_]),
         first_(first),
         end_(end),
@@ -257,11 +261,11 @@ class Attend {
 
  private:
   const cache::LayerCache& cache(size_t s) const {
-    return caches_of(step_.batch[s])->at(op_.attr.cache);
+    return caches_of(step_.batch[s])->at(attr_.cache);
   }
   const SegmentRows& rows(size_t s) const { return step_.segments[set_][s]; }
   cache::Visibility visibility(size_t s) const {
-    return own_ ? own_visibility(op_.attr) : cache(s).visibility();
+    return own_ ? own_visibility(attr_) : cache(s).visibility();
   }
   // The last key that a row of the segment sees, if there are so many.
   int64_t reach(int64_t row) const { return reach_[row]; }
@@ -270,7 +274,7 @@ class Attend {
   }
 
   void plan_cut() {
-    const plan::Attributes& a = op_.attr;
+    const plan::AttendAttributes& a = attr_;
     cut_.heads = a.heads / a.kv_heads;
     cut_.unit_heads = cut_.heads;
     cut_.tile = most_pairs(a) / cut_.heads;
@@ -295,7 +299,7 @@ class Attend {
 
   int64_t count_units() const {  // without the split of heads
     int64_t n = 0;
-    for (size_t s = first_; s < end_; ++s) n += tiles(rows(s), cut_.tile) * op_.attr.kv_heads;
+    for (size_t s = first_; s < end_; ++s) n += tiles(rows(s), cut_.tile) * attr_.kv_heads;
     return n;
   }
 
@@ -303,7 +307,7 @@ class Attend {
   // first.
   Unit unit(int64_t u) const {
     size_t s = first_;
-    const int64_t per_tile = op_.attr.kv_heads * cut_.head_parts;
+    const int64_t per_tile = attr_.kv_heads * cut_.head_parts;
     for (; u >= tiles(rows(s), cut_.tile) * per_tile; ++s)
       u -= tiles(rows(s), cut_.tile) * per_tile;
     const int64_t tile = tiles(rows(s), cut_.tile) - 1 - u / per_tile;
@@ -320,9 +324,9 @@ class Attend {
     return result;
   }
 
-  // The unit's keys of one part; false: there are none. `turned_q` has room for two
-  // turned_floats().
-  bool run_part(const Unit& u, int64_t part, const Partial& to, float* turned_q) const {
+  // The unit's keys of one part; false: there are none. `rotated_q` has room for two
+  // rotated_floats().
+  bool run_part(const Unit& u, int64_t part, const Partial& to, float* rotated_q) const {
     const cache::Visibility v = visibility(u.segment);
     const int64_t age = reach(u.row0) - v.start;
     const int64_t oldest =
@@ -335,7 +339,7 @@ class Attend {
     const KvEntry* first = std::lower_bound(all, all + u.view.count, block0, before);
     const KvEntry* end = std::lower_bound(first, all + u.view.count, block1 + 1, before);
     if (first == end) return false;
-    const plan::Attributes& a = op_.attr;
+    const plan::AttendAttributes& a = attr_;
     kernels::AttendArgs args{};
     args.entries = first;
     args.n_entries = end - first;
@@ -350,7 +354,7 @@ class Attend {
     args.q[0] = step_.floats(op_.in[0]) + query;
     args.q[1] = step_.floats(op_.in[own_ ? 0 : op_.in.size() - 1]) + query;  // maybe itself
     args.q_stride = op_.in[0].width;
-    if (turned(shape)) turn_queries(u, turned_q, &args);
+    if (hadamard_rotated(shape)) rotate_queries(u, rotated_q, &args);
     args.positions = reach_ + u.row0;
     args.rows = u.rows;
     args.heads_per_kv = static_cast<int32_t>(u.heads);
@@ -363,28 +367,28 @@ class Attend {
     return true;
   }
 
-  void turn_queries(const Unit& u, float* to, kernels::AttendArgs* args) const {
-    const int64_t dim = op_.attr.head_dim, before = u.kv_head * u.heads * dim;
-    const bool pinned = args->q[1] != args->q[0];
-    for (int i = 0; i < (pinned ? 2 : 1); ++i) {
-      float* rows = to + i * turned_floats(op_.attr);
+  void rotate_queries(const Unit& u, float* to, kernels::AttendArgs* args) const {
+    const int64_t dim = attr_.head_dim, before = u.kv_head * u.heads * dim;
+    const bool sinks = args->q[1] != args->q[0];
+    for (int i = 0; i < (sinks ? 2 : 1); ++i) {
+      float* rows = to + i * rotated_floats(attr_);
       for (int64_t r = 0; r < u.rows; ++r) {
-        turn(args->q[i] + r * args->q_stride + before, u.heads, dim,
-             rows + before + r * u.heads * dim);
+        hadamard(args->q[i] + r * args->q_stride + before, u.heads, dim,
+                 rows + before + r * u.heads * dim);
       }
       args->q[i] = rows;
     }
-    if (!pinned) args->q[1] = args->q[0];
+    if (!sinks) args->q[1] = args->q[0];
     args->q_stride = u.heads * dim;
   }
 
   void merge(const Unit& u, const Partial& into, const Partial& part) const {
     step_.k->attend_merge(into.m, into.l, into.acc, part.m, part.l, part.acc, u.rows * u.heads,
-                          op_.attr.value_dim);
+                          attr_.value_dim);
   }
 
   void finish(const Unit& u, const Partial& p) const {
-    const int64_t value_dim = op_.attr.value_dim;
+    const int64_t value_dim = attr_.value_dim;
     const int64_t head = u.kv_head * cut_.heads + u.head0;
     float* out = step_.floats(op_.out[0]) + u.row0 * op_.out[0].width + head * value_dim;
     for (int64_t r = 0; r < u.rows; ++r) {
@@ -393,18 +397,18 @@ class Attend {
     }
   }
 
-  // A worker's scratch: two partial results, then the turned queries.
-  float* turned_at(float* scratch) const {
-    return scratch + 2 * partial_floats(most_pairs(op_.attr), op_.attr.value_dim);
+  // A worker's scratch: two partial results, then the rotated queries.
+  float* rotated_at(float* scratch) const {
+    return scratch + 2 * partial_floats(most_pairs(attr_), attr_.value_dim);
   }
 
   void run_unit(const Unit& u, float* scratch) const {
     const int64_t pairs = u.rows * u.heads;
     const Partial sum = partial_at(scratch, pairs);
-    const Partial part = partial_at(scratch + partial_floats(pairs, op_.attr.value_dim), pairs);
+    const Partial part = partial_at(scratch + partial_floats(pairs, attr_.value_dim), pairs);
     bool any = false;
     for (int64_t i = 0; i < u.parts.count(); ++i) {
-      if (!run_part(u, u.parts.at(i), any ? part : sum, turned_at(scratch))) continue;
+      if (!run_part(u, u.parts.at(i), any ? part : sum, rotated_at(scratch))) continue;
       if (any) merge(u, sum, part);
       any = true;
     }
@@ -413,7 +417,7 @@ class Attend {
   }
 
   void run_waves() {
-    const int64_t size = partial_floats(most_pairs(op_.attr), op_.attr.value_dim);
+    const int64_t size = partial_floats(most_pairs(attr_), attr_.value_dim);
     float* memory = reinterpret_cast<float*>(step_.shared_scratch);
     const auto place = [&](int64_t u,
                            int64_t i) {  // i = 0: the running sum, 1...: the wave's parts
@@ -422,11 +426,11 @@ class Attend {
     for (int64_t wave = 0; wave * threads_ < cut_.parts; ++wave) {
       const int64_t done = wave * threads_, width = std::min(threads_, cut_.parts - done);
       step_.pool->run(cut_.units * width, [&](int64_t task, int worker) {
-        float* turned_q = turned_at(step_.worker_scratch(worker));
+        float* rotated_q = rotated_at(step_.worker_scratch(worker));
         const Unit u = unit(task / width);
         const int64_t i = done + task % width;
         const Partial to = place(task / width, task % width + 1);
-        if (i >= u.parts.count() || !run_part(u, u.parts.at(i), to, turned_q)) set_empty(u, to);
+        if (i >= u.parts.count() || !run_part(u, u.parts.at(i), to, rotated_q)) set_empty(u, to);
       });
       for (int64_t i = 0; i < cut_.units; ++i) {
         const Unit u = unit(i);
@@ -445,6 +449,7 @@ class Attend {
   const BoundOp& op_;
   Step& step_;
   const int set_;
+  const plan::AttendAttributes& attr_;
   const bool own_;  // keys of the pass itself, not of caches
   const int64_t* reach_;
   const size_t first_, end_;
@@ -453,6 +458,7 @@ class Attend {
 };
 
 void run_attend(const BoundOp& op, Step& step) {
+  const auto& attr = op.attr.as<plan::AttendAttributes>();
   const int set = static_cast<int>(op.in[0].rows);
   step.entries->clear();
   step.attend_segments->clear();
@@ -461,9 +467,9 @@ void run_attend(const BoundOp& op, Step& step) {
     const int64_t* positions = step.positions[set] + rows.first;
     const size_t first = step.entries->size();
     if (rows.count > 0) {
-      // A drafter's row has no key of its own.
+      // A draft model's row has no key of its own.
       const int64_t last = positions[rows.count - 1] - (step.batch[s].target != nullptr ? 1 : 0);
-      caches_of(step.batch[s])->at(op.attr.cache).view(positions[0], last, step.entries);
+      caches_of(step.batch[s])->at(attr.cache).view(positions[0], last, step.entries);
     }
     step.attend_segments->push_back({first, step.entries->size() - first});
   }
@@ -472,11 +478,12 @@ void run_attend(const BoundOp& op, Step& step) {
 
 // Takes as many sequences at a time as there is memory for their blocks.
 void run_attend_own(const BoundOp& op, Step& step) {
+  const auto& attr = op.attr.as<plan::AttendAttributes>();
   const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
     CULET_CHECK(step.batch[s].start == 0);
     for (int64_t r = 0; r < segments[s].count; ++r)
-      step.reach[segments[s].first + r] = reach(op.attr, r, segments[s].count);
+      step.reach[segments[s].first + r] = reach(attr, r, segments[s].count);
   }
   for (size_t first = 0; first < step.batch.size();) {
     size_t end = first;
@@ -492,7 +499,7 @@ void run_attend_own(const BoundOp& op, Step& step) {
 }
 
 Result<void> bind_attend_own(const plan::Op& op, BoundOp* out) {
-  const plan::Attributes& a = op.attr;
+  const auto& a = op.attr.as<plan::AttendAttributes>();
   CULET_CHECK(a.kv_heads > 0 && a.heads % a.kv_heads == 0);
   CULET_CHECK(out->in.size() == 3 && out->in[0].width == a.heads * a.head_dim &&
               out->in[1].width == a.kv_heads * a.head_dim &&
@@ -504,7 +511,7 @@ Result<void> bind_attend_own(const plan::Op& op, BoundOp* out) {
 }
 
 Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
-  const plan::Attributes& a = op.attr;
+  const auto& a = op.attr.as<plan::AttendAttributes>();
   if (a.cache == plan::kNone) return bind_attend_own(op, out);
   if (a.mask != plan::Mask::kCausal) {
     return unsupported(b.plan, op, "another mask than causal over a cache");
@@ -517,13 +524,14 @@ Result<void> bind_attend(const Binder& b, const plan::Op& op, BoundOp* out) {
               out->out[0].width == a.heads * a.value_dim);
   CULET_CHECK(out->in.size() == 1 || (out->in.size() == 2 && out->in[1].width == out->in[0].width &&
                                       out->in[1].rows == out->in[0].rows));
-  if (spec.target != plan::kNone) out->attr.cache = spec.target;
+  if (spec.target != plan::kNone) out->attr.as<plan::AttendAttributes>().cache = spec.target;
   out->fn = run_attend;
   return {};
 }
 
 int64_t attend_scratch(const Binder&, const plan::Op& op, int64_t) {
-  return 2 * (partial_floats(most_pairs(op.attr), op.attr.value_dim) + turned_floats(op.attr)) *
+  const auto& a = op.attr.as<plan::AttendAttributes>();
+  return 2 * (partial_floats(most_pairs(a), a.value_dim) + rotated_floats(a)) *
          static_cast<int64_t>(sizeof(float));
 }
 
@@ -537,14 +545,16 @@ constexpr OpEntry kAttentionOps[] = {
 std::span<const OpEntry> attention_ops() { return kAttentionOps; }
 
 int64_t own_block_bytes(const plan::Op& op) {
-  if (op.kind != plan::OpKind::attend || op.attr.cache != plan::kNone) return 0;
-  const cache::KvShape shape = own_shape(op.attr);
+  const auto* attend = op.attr.get_if<plan::AttendAttributes>();
+  if (attend == nullptr || attend->cache != plan::kNone) return 0;
+  const cache::KvShape shape = own_shape(*attend);
   return static_cast<int64_t>(shape.k_block_bytes() + shape.v_block_bytes());
 }
 
 int64_t attend_shared_bytes(const plan::Op& op, int threads) {
-  if (op.kind != plan::OpKind::attend || threads == 1) return 0;
-  return partial_floats(most_pairs(op.attr), op.attr.value_dim) *
+  const auto* attend = op.attr.get_if<plan::AttendAttributes>();
+  if (attend == nullptr || threads == 1) return 0;
+  return partial_floats(most_pairs(*attend), attend->value_dim) *
          static_cast<int64_t>(sizeof(float)) * threads * (threads + 1);
 }
 

@@ -43,7 +43,8 @@ void choose(const float* keys, int64_t n, int64_t top, int32_t* order) {
 }
 
 // (index, weight) of the chosen experts.
-void weigh(const plan::Attributes& attr, const float* scores, const int32_t* chosen, float* out) {
+void weigh(const plan::RouteAttributes& attr, const float* scores, const int32_t* chosen,
+           float* out) {
   float sum = 0;
   for (int32_t i = 0; i < attr.top; ++i) sum += scores[chosen[i]];
   if (sum < kLeastSum) sum = kLeastSum;
@@ -55,7 +56,8 @@ void weigh(const plan::Attributes& attr, const float* scores, const int32_t* cho
 }
 
 void run_route(const BoundOp& op, Step& step) {
-  const int64_t n = op.in[0].width, top = op.attr.top;
+  const auto& attr = op.attr.as<plan::RouteAttributes>();
+  const int64_t n = op.in[0].width, top = attr.top;
   const float* x = step.floats(op.in[0]);
   float* out = step.floats(op.out[0]);
   for_rows(step, step.count(op.in[0]), n * kScoreCost, [&](int64_t first, int64_t end, int worker) {
@@ -63,7 +65,7 @@ void run_route(const BoundOp& op, Step& step) {
     float* biased = scores + n;
     auto* order = reinterpret_cast<int32_t*>(biased + n);
     for (int64_t r = first; r < end; ++r) {
-      if (op.attr.sigmoid) {
+      if (attr.sigmoid) {
         step.k->unary(kernels::kSigmoid, x + r * n, n, scores);
       } else {
         softmax(*step.k, x + r * n, n, scores);
@@ -71,14 +73,15 @@ void run_route(const BoundOp& op, Step& step) {
       const float* bias = op.vectors[0];
       if (bias != nullptr) step.k->binary(kernels::kAdd, scores, bias, n, biased);
       choose(bias != nullptr ? biased : scores, n, top, order);
-      weigh(op.attr, scores, order, out + r * 2 * top);
+      weigh(attr, scores, order, out + r * 2 * top);
     }
   });
 }
 
 Result<void> bind_route(const Binder&, const plan::Op& op, BoundOp* out) {
   const int64_t n = out->in[0].width;
-  CULET_CHECK(op.attr.top >= 1 && op.attr.top <= n && out->out[0].width == 2 * op.attr.top);
+  const int32_t top = op.attr.as<plan::RouteAttributes>().top;
+  CULET_CHECK(top >= 1 && top <= n && out->out[0].width == 2 * top);
   out->vectors.resize(1, nullptr);
   CULET_CHECK(out->vectors[0] == nullptr || out->vector_sizes[0] == n);
   out->fn = run_route;
@@ -168,7 +171,8 @@ class Pass {
         top_(op.in[1].width / 2),
         rows_(step.count(op.in[0])),
         slots_(rows_ * top_) {
-    lay_out(step.shared_scratch, slots_, experts_, down_.w.k, op.attr.quantize_hidden, &shared_);
+    lay_out(step.shared_scratch, slots_, experts_, down_.w.k,
+            op.attr.as<plan::ExpertsAttributes>().quantize_hidden, &shared_);
     for (const Product& p : op.products) pack_bytes_ = std::max(pack_bytes_, p.pack_bytes);
     const int64_t k = gate_.w.k, block = std::min(rows_, kBlockRows);
     quant_bytes_ = reads(op, true) ? quant_bytes(block, k) : 0;
@@ -178,7 +182,7 @@ class Pass {
   void run() {
     sort();
     up();
-    if (op_.attr.quantize_hidden) quantize();
+    if (op_.attr.as<plan::ExpertsAttributes>().quantize_hidden) quantize();
     down();
   }
 
@@ -304,7 +308,8 @@ class Pass {
       in = gather(input_slot(op_, up_), block, worker, &row0);
     }
     product(matrix_of(up_, block.expert * each + each - 1), up, stride);
-    const auto activation = static_cast<kernels::Unary>(static_cast<int>(op_.attr.activation) - 1);
+    const auto activation = static_cast<kernels::Unary>(
+        static_cast<int>(op_.attr.as<plan::ExpertsAttributes>().activation) - 1);
     for (int64_t r = 0; r < rows; ++r) {
       float* row = gate + r * width;
       step_.k->unary(activation, row, columns, row);
@@ -369,7 +374,8 @@ Result<void> bind_experts(const Binder& b, const plan::Op& op, BoundOp* out) {
   const size_t gate = joined ? 2 : 0, up = joined ? 2 : 1, none = op.weights.size();
   Slot hidden = out->in[0];
   hidden.width = static_cast<int32_t>(b.tensor(op.weights[3]).dims[0]);
-  hidden.form = op.attr.quantize_hidden ? Form::kQuantized : Form::kF32;
+  hidden.form =
+      op.attr.as<plan::ExpertsAttributes>().quantize_hidden ? Form::kQuantized : Form::kF32;
   CULET_TRY(const Product gates, bind_product(b, op, input_of(gate), gate, none));
   CULET_TRY(const Product ups, bind_product(b, op, input_of(up), up, none));
   CULET_TRY(const Product downs, bind_product(b, op, hidden, 3, none));
@@ -377,7 +383,7 @@ Result<void> bind_experts(const Binder& b, const plan::Op& op, BoundOp* out) {
   CULET_CHECK(gates.count == ups.count && gates.count == downs.count * (joined ? 2 : 1));
   CULET_CHECK(out->in[1].width % 2 == 0 && out->in[1].rows == out->in[0].rows);
   CULET_CHECK(out->vectors[4] == nullptr || out->vector_sizes[4] == downs.count);
-  CULET_CHECK(op.attr.activation != plan::Activation::kNone);
+  CULET_CHECK(op.attr.as<plan::ExpertsAttributes>().activation != plan::Activation::kNone);
   out->products = {gates, ups, downs};
   out->fn = run_experts;
   return {};
@@ -409,7 +415,8 @@ int64_t experts_shared_bytes(const Binder& b, const plan::Op& op, int64_t rows) 
   const format::TensorInfo& down = b.tensor(op.weights[3]);
   Shared s{};
   return lay_out(nullptr, rows * (b.slot(op.in[1]).width / 2), static_cast<int64_t>(down.dims[2]),
-                 static_cast<int64_t>(down.dims[0]), op.attr.quantize_hidden, &s);
+                 static_cast<int64_t>(down.dims[0]),
+                 op.attr.as<plan::ExpertsAttributes>().quantize_hidden, &s);
 }
 
 }  // namespace culet::backend

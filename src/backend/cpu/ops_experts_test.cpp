@@ -20,7 +20,8 @@ namespace {
 // ---------------------------------------------------------------- route
 
 struct RouteModel {
-  RouteModel(int32_t n, Attributes attributes, bool with_bias, std::vector<float> scores = {})
+  RouteModel(int32_t n, plan::RouteAttributes attributes, bool with_bias,
+             std::vector<float> scores = {})
       : experts(n), attr(attributes) {
     if (scores.empty()) {
       table = model.matrix(TensorType::F32, kSomeTokens, n);
@@ -74,7 +75,7 @@ struct RouteModel {
   }
 
   int32_t experts;
-  Attributes attr;
+  plan::RouteAttributes attr;
   TestModel model;
   TensorId table = plan::kNone, bias = plan::kNone;
 };
@@ -105,7 +106,7 @@ TEST(Route, IsItsFormula) {
     for (const bool sigmoid : {false, true}) {
       for (const bool renormalise : {false, true}) {
         for (const bool bias : {false, true}) {
-          Attributes attr{.scale = renormalise ? 2.5f : 1.0f, .top = std::min(n, 6)};
+          plan::RouteAttributes attr{.top = std::min(n, 6), .scale = renormalise ? 2.5f : 1.0f};
           attr.sigmoid = sigmoid, attr.renormalise = renormalise;
           check_route(RouteModel(n, attr, bias),
                       std::to_string(n) + " experts" + (sigmoid ? ", sigmoid" : ", softmax") +
@@ -142,7 +143,7 @@ TEST(Route, WhatIsNoNumberIsSeen) {
   scores[12 + 3] = kInf;
   for (size_t i = 0; i < 6; ++i) scores[18 + i] = -200;  // sigmoids of nearly 0: the sum is held up
   for (const bool sigmoid : {false, true}) {
-    Attributes attr{.top = 2};
+    plan::RouteAttributes attr{.top = 2};
     attr.sigmoid = sigmoid, attr.renormalise = true;
     const RouteModel m(6, attr, false, scores);
     Prepared p(m.model, 1, {256, 256});
@@ -173,7 +174,7 @@ struct ExpertsModel {
                   routed = model.value({s.top, 2}), y = model.value({s.width});
     model.op(OpKind::embed, {}, {x}, {table});
     model.op(OpKind::embed, {}, {scores_of}, {score_table});
-    Attributes route{.scale = 40, .top = s.top};
+    const plan::RouteAttributes route{.top = s.top, .scale = 40};
     model.op(OpKind::route, {scores_of}, {routed}, {plan::kNone}, route);
     weights.assign(5, plan::kNone);
     if (joined) {
@@ -216,7 +217,7 @@ struct ExpertsModel {
   ExpertShape shape;
   bool joined, int8;
   TestModel model;
-  Attributes attr;
+  plan::ExpertsAttributes attr;
   TensorId table = plan::kNone, score_table = plan::kNone;
   std::vector<TensorId> weights;
   size_t op = 0;
@@ -432,7 +433,7 @@ TEST(Experts, GateAndUpOfTwoKinds) {
                  both.experts(TensorType::F16, 4, 32, 48), plan::kNone};
     both.op(OpKind::embed, {}, {x}, {m.table});
     both.op(OpKind::embed, {}, {scores}, {m.score_table});
-    both.op(OpKind::route, {scores}, {routed}, {plan::kNone}, {.top = 2});
+    both.op(OpKind::route, {scores}, {routed}, {plan::kNone}, plan::RouteAttributes{.top = 2});
     both.op(OpKind::quantize, {x}, {q});
     both.op(OpKind::experts, {x, routed, q}, {y}, m.weights, m.attr);
     both.op(OpKind::select_rows, {y}, {wanted});

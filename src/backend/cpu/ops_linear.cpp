@@ -122,7 +122,8 @@ void run_gated(const BoundOp& op, Step& step) {
   if (rows == 0) return;
   const Input in = input(step, op.in[0]);
   const int64_t width = op.out[0].width;
-  const auto activation = static_cast<int>(op.attr.activation) - 1;  // kNone comes first
+  const auto activation = static_cast<int>(op.attr.as<plan::ActivationAttributes>().activation) -
+                          1;  // kNone comes first
   float* out = step.floats(op.out[0]);
   for_tiles(step, std::span(op.products).first(1), 2, rows, [&](const Tile& t, int worker) {
     float* gate = out + t.row0 * width + t.group0 * 16;

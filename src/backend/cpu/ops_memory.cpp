@@ -45,7 +45,8 @@ void run_short_conv(const BoundOp& op, Step& step) {
   float* y = step.floats(op.out[0]);
   const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
-    cache::StateCache& state = step.batch[s].caches->state(op.attr.state);
+    cache::StateCache& state =
+        step.batch[s].caches->state(op.attr.as<plan::ShortConvAttributes>().state);
     const auto [first_row, rows] = segments[s];
     const History history{state.current(), x + first_row * width, taps - 1, width};
     float* out = y + first_row * width;
@@ -61,8 +62,9 @@ void run_short_conv(const BoundOp& op, Step& step) {
 }
 
 Result<void> bind_short_conv(const Binder& b, const plan::Op& op, BoundOp* out) {
-  CULET_CHECK(op.attr.state >= 0 && static_cast<size_t>(op.attr.state) < b.plan.states.size());
-  const plan::StateSpec& state = b.plan.states[static_cast<size_t>(op.attr.state)];
+  const auto index = static_cast<size_t>(op.attr.as<plan::ShortConvAttributes>().state);
+  CULET_CHECK(index < b.plan.states.size());
+  const plan::StateSpec& state = b.plan.states[index];
   const Slot& in = out->in[0];
   CULET_CHECK(state.width == in.width && out->out[0].width == in.width);
   CULET_CHECK(out->vector_sizes[0] == int64_t{state.rows + 1} * in.width);

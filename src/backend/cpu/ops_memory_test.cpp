@@ -21,8 +21,7 @@ struct ConvModel {
       model.layer = layer;
       const ValueId y = model.value({width});
       weights[layer] = model.matrix(TensorType::F32, width, taps);  // {taps, width}
-      Attributes attr;
-      attr.state = layer;
+      const plan::ShortConvAttributes attr{.state = layer};
       model.plan.states.push_back({"past", layer, taps - 1, width});
       model.op(OpKind::short_conv, {x}, {y}, {weights[layer]}, attr);
       x = y;

@@ -38,7 +38,7 @@ void pool_columns(const BoundOp& op, const Step& step, size_t segment, int64_t b
   const int64_t columns = std::min(kColumns, width - first);
   const float* x = step.floats(op.in[0]) + rows.first * width + first;
   float* y = step.floats(op.out[0]) + wanted.first * width + first;
-  if (op.attr.mean) {
+  if (op.attr.as<plan::PoolAttributes>().mean) {
     mean_of_rows(x, rows.count, width, columns, y);
   } else {
     std::memcpy(y, x, static_cast<size_t>(columns) * sizeof(float));
@@ -49,7 +49,8 @@ void run_pool(const BoundOp& op, Step& step) {
   const int64_t blocks = (op.in[0].width + kColumns - 1) / kColumns;
   const auto segments = static_cast<int64_t>(step.batch.size());
   if (segments == 0 || step.count(op.out[0]) == 0) return;
-  const int64_t rows = op.attr.mean ? step.count(op.in[0]) / segments : 1;  // on average
+  const int64_t rows =
+      op.attr.as<plan::PoolAttributes>().mean ? step.count(op.in[0]) / segments : 1;  // on average
   for_rows(step, segments * blocks, rows * kColumns, [&](int64_t first, int64_t end, int) {
     for (int64_t task = first; task < end; ++task)
       pool_columns(op, step, static_cast<size_t>(task / blocks), task % blocks);

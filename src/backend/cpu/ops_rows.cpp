@@ -36,20 +36,23 @@ int64_t vectors(const Step& step, const Slot& slot) {
 // ---------------------------------------------------------------- embed, gather
 
 // Rows by type are all the first: a sequence is one segment.
-int64_t row_index(const plan::Attributes& a, const Step& step, int64_t r) {
-  if (a.by_type) return 0;
-  return a.by_position ? step.positions[static_cast<int>(plan::RowSet::kAll)][r] : step.tokens[r];
+int64_t row_index(plan::EmbedAttributes::By by, const Step& step, int64_t r) {
+  using By = plan::EmbedAttributes::By;
+  if (by == By::kType) return 0;
+  return by == By::kPosition ? step.positions[static_cast<int>(plan::RowSet::kAll)][r]
+                             : step.tokens[r];
 }
 
 void run_embed(const BoundOp& op, Step& step) {
   const int64_t width = op.out[0].width;
   const quant::TypeInfo& type = quant::type_info(op.rows_of->type);
   const int64_t blocks = width / type.block;
+  const plan::EmbedAttributes::By by = op.attr.as<plan::EmbedAttributes>().by;
   const std::byte* table = op.rows_of->data;
   float* out = step.floats(op.out[0]);
   for_rows(step, step.count(op.out[0]), width, [&](int64_t first, int64_t end, int) {
     for (int64_t r = first; r < end; ++r) {
-      op.dequantize(table + row_index(op.attr, step, r) * blocks * type.block_bytes, blocks,
+      op.dequantize(table + row_index(by, step, r) * blocks * type.block_bytes, blocks,
                     out + r * width);
     }
   });
@@ -94,7 +97,8 @@ void run_rms_norm(const BoundOp& op, Step& step) {
   float* y = step.floats(op.out[0]);
   for_rows(step, vectors(step, op.in[0]), n, [&](int64_t first, int64_t end, int) {
     for (int64_t r = first; r < end; ++r) {
-      step.k->rms_norm(x + r * n, op.vectors[0], op.attr.eps, n, y + r * n);
+      step.k->rms_norm(x + r * n, op.vectors[0], op.attr.as<plan::NormAttributes>().eps, n,
+                       y + r * n);
     }
   });
 }
@@ -105,7 +109,8 @@ void run_layer_norm(const BoundOp& op, Step& step) {
   float* y = step.floats(op.out[0]);
   for_rows(step, vectors(step, op.in[0]), n, [&](int64_t first, int64_t end, int) {
     for (int64_t r = first; r < end; ++r) {
-      step.k->layer_norm(x + r * n, op.vectors[0], op.vectors[1], op.attr.eps, n, y + r * n);
+      step.k->layer_norm(x + r * n, op.vectors[0], op.vectors[1],
+                         op.attr.as<plan::NormAttributes>().eps, n, y + r * n);
     }
   });
 }
@@ -118,7 +123,8 @@ void run_rms_norm_quantize(const BoundOp& op, Step& step) {
     float* row = step.worker_scratch(worker);
     for (int64_t r = first; r < end; ++r) {
       for (int64_t v = 0; v < in.width; v += in.last) {
-        step.k->rms_norm(x + r * in.width + v, op.vectors[0], op.attr.eps, in.last, row + v);
+        step.k->rms_norm(x + r * in.width + v, op.vectors[0],
+                         op.attr.as<plan::NormAttributes>().eps, in.last, row + v);
       }
       step.k->quantize(row, 1, in.width, r, &y);
     }
@@ -165,7 +171,8 @@ Result<void> bind_quantize(const Binder&, const plan::Op&, BoundOp* out) {
 void rotate_rows(const BoundOp& op, const Step& step, const float* table, int64_t row0,
                  int64_t count) {
   const Slot& in = op.in[0];
-  const int32_t dims = step.rope_dims[op.attr.rope];
+  const auto& attr = op.attr.as<plan::RopeAttributes>();
+  const int32_t dims = step.rope_dims[attr.rope];
   const int32_t* source = step.source[static_cast<int>(in.rows)];
   const float* x = step.floats(in);
   float* y = step.floats(op.out[0]);
@@ -173,30 +180,33 @@ void rotate_rows(const BoundOp& op, const Step& step, const float* table, int64_
     for (int64_t r = row0 + first; r < row0 + end; ++r) {
       const float* cos_sin = table + static_cast<int64_t>(source[r]) * dims;
       for (int64_t h = r * in.width; h < (r + 1) * in.width; h += in.last) {
-        step.k->rope(x + h, cos_sin, dims, in.last, op.attr.rope_adjacent, y + h);
+        step.k->rope(x + h, cos_sin, dims, in.last, attr.adjacent, y + h);
       }
     }
   });
 }
 
 void run_rope(const BoundOp& op, Step& step) {
-  rotate_rows(op, step, step.rope_tables[op.attr.rope], 0, step.count(op.in[0]));
+  rotate_rows(op, step, step.rope_tables[op.attr.as<plan::RopeAttributes>().rope], 0,
+              step.count(op.in[0]));
 }
 
 // Only for rows of sessions that stream; nobody reads the others.
-void run_pinned_rope(const BoundOp& op, Step& step) {
+void run_sink_rope(const BoundOp& op, Step& step) {
   const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
     if (!streams(step.batch[s])) continue;
-    rotate_rows(op, step, step.pinned_tables[op.attr.rope], segments[s].first, segments[s].count);
+    rotate_rows(op, step, step.sink_tables[op.attr.as<plan::RopeAttributes>().rope],
+                segments[s].first, segments[s].count);
   }
 }
 
 Result<void> bind_rope(const Binder& b, const plan::Op& op, BoundOp* out) {
-  CULET_CHECK(op.attr.rope >= 0 && static_cast<size_t>(op.attr.rope) < b.plan.ropes.size());
-  const int32_t dims = b.plan.ropes[static_cast<size_t>(op.attr.rope)].dims;
+  const auto& attr = op.attr.as<plan::RopeAttributes>();
+  CULET_CHECK(attr.rope >= 0 && static_cast<size_t>(attr.rope) < b.plan.ropes.size());
+  const int32_t dims = b.plan.ropes[static_cast<size_t>(attr.rope)].dims;
   CULET_CHECK(dims > 0 && dims % 2 == 0 && dims <= out->in[0].last);
-  out->fn = op.attr.rope_pinned ? run_pinned_rope : run_rope;
+  out->fn = attr.sinks ? run_sink_rope : run_rope;
   return {};
 }
 
@@ -205,7 +215,8 @@ Result<void> bind_rope(const Binder& b, const plan::Op& op, BoundOp* out) {
 void run_unary(const BoundOp& op, Step& step) {
   const float* x = step.floats(op.in[0]);
   float* y = step.floats(op.out[0]);
-  const auto function = static_cast<kernels::Unary>(static_cast<int>(op.attr.activation) - 1);
+  const auto function = static_cast<kernels::Unary>(
+      static_cast<int>(op.attr.as<plan::ActivationAttributes>().activation) - 1);
   for_elements(step, step.count(op.in[0]) * op.in[0].width, [&](int64_t first, int64_t end) {
     step.k->unary(function, x + first, end - first, y + first);
   });
@@ -229,7 +240,7 @@ constexpr struct {
 
 Result<void> bind_unary(const Binder&, const plan::Op& op, BoundOp* out) {
   for (const auto& row : kFunctions) {
-    if (row.kind == op.kind) out->attr.activation = row.function;
+    if (row.kind == op.kind) out->attr = plan::ActivationAttributes{row.function};
   }
   out->fn = run_unary;
   return {};
@@ -238,7 +249,7 @@ Result<void> bind_unary(const Binder&, const plan::Op& op, BoundOp* out) {
 void run_softcap(const BoundOp& op, Step& step) {
   const float* x = step.floats(op.in[0]);
   float* y = step.floats(op.out[0]);
-  const auto cap = static_cast<float>(op.attr.scalar);
+  const auto cap = static_cast<float>(op.attr.as<plan::SoftcapAttributes>().cap);
   for_elements(step, step.count(op.in[0]) * op.in[0].width, [&](int64_t first, int64_t end) {
     step.k->softcap(x + first, cap, end - first, y + first);
   });
@@ -323,9 +334,9 @@ void run_suppress(const BoundOp& op, Step& step) {
 }
 
 Result<void> bind_suppress(const Binder& b, const plan::Op& op, BoundOp* out) {
-  CULET_CHECK(op.attr.tokens >= 0 &&
-              static_cast<size_t>(op.attr.tokens) < b.plan.token_lists.size());
-  out->tokens = b.plan.token_lists[static_cast<size_t>(op.attr.tokens)];
+  const auto list = static_cast<size_t>(op.attr.as<plan::SuppressAttributes>().tokens);
+  CULET_CHECK(list < b.plan.token_lists.size());
+  out->tokens = b.plan.token_lists[list];
   for (const int32_t token : out->tokens) CULET_CHECK(token >= 0 && token < out->in[0].width);
   CULET_CHECK(out->out[0].width == out->in[0].width);
   out->fn = run_suppress;
@@ -335,7 +346,7 @@ Result<void> bind_suppress(const Binder& b, const plan::Op& op, BoundOp* out) {
 // ---------------------------------------------------------------- arithmetic
 
 kernels::Binary binary_of(const BoundOp& op) {
-  return static_cast<kernels::Binary>(op.attr.arithmetic);
+  return static_cast<kernels::Binary>(op.attr.as<plan::ArithmeticAttributes>().arithmetic);
 }
 
 static_assert(static_cast<int>(plan::Arithmetic::kAdd) == kernels::kAdd &&
@@ -381,6 +392,8 @@ void run_value_vector(const BoundOp& op, Step& step) {
 // A tensor as long as a row, or as the last axis.
 void run_tensor(const BoundOp& op, Step& step) {
   const int64_t n = op.vector_sizes[0];
+  const kernels::Binary function = binary_of(op);
+  const bool swapped = op.attr.as<plan::ArithmeticAttributes>().scalar_first;
   const float* w = op.vectors[0];
   const float* x = step.floats(op.in[0]);
   float* y = step.floats(op.out[0]);
@@ -388,8 +401,7 @@ void run_tensor(const BoundOp& op, Step& step) {
            [&](int64_t first, int64_t end, int) {
              for (int64_t r = first; r < end; ++r) {
                const float* row = x + r * n;
-               step.k->binary(binary_of(op), op.attr.scalar_first ? w : row,
-                              op.attr.scalar_first ? row : w, n, y + r * n);
+               step.k->binary(function, swapped ? w : row, swapped ? row : w, n, y + r * n);
              }
            });
 }
@@ -397,7 +409,7 @@ void run_tensor(const BoundOp& op, Step& step) {
 void run_scalar(const BoundOp& op, Step& step) {
   const float* x = step.floats(op.in[0]);
   float* y = step.floats(op.out[0]);
-  const auto scalar = static_cast<float>(op.attr.scalar);
+  const auto scalar = static_cast<float>(op.attr.as<plan::ArithmeticAttributes>().scalar);
   for_elements(step, step.count(op.in[0]) * op.in[0].width, [&](int64_t first, int64_t end) {
     step.k->binary_scalar(binary_of(op), x + first, scalar, end - first, y + first);
   });
@@ -447,11 +459,12 @@ Result<void> bind_arithmetic(const Binder& b, const plan::Op& op, BoundOp* out) 
     out->fn = run_tensor;
     return {};
   }
-  if (tensor) out->attr.scalar = static_cast<double>(out->vectors[0][0]);
+  auto& attr = out->attr.as<plan::ArithmeticAttributes>();
+  if (tensor) attr.scalar = static_cast<double>(out->vectors[0][0]);
   const bool ordered =
-      op.attr.arithmetic == plan::Arithmetic::kSub || op.attr.arithmetic == plan::Arithmetic::kDiv;
-  if (op.attr.scalar_first && ordered) {
-    out->constant.assign(kConstantRun, static_cast<float>(out->attr.scalar));
+      attr.arithmetic == plan::Arithmetic::kSub || attr.arithmetic == plan::Arithmetic::kDiv;
+  if (attr.scalar_first && ordered) {
+    out->constant.assign(kConstantRun, static_cast<float>(attr.scalar));
     out->fn = run_scalar_first;
   } else {
     out->fn = run_scalar;
@@ -496,7 +509,8 @@ void run_split(const BoundOp& op, Step& step) {
 void run_view(const BoundOp& op, Step& step) {
   const Slot& in = op.in[0];
   const int64_t width = op.out[0].width;
-  copy_columns(step, step.count(in), width, step.floats(in) + op.attr.first, in.width,
+  copy_columns(step, step.count(in), width,
+               step.floats(in) + op.attr.as<plan::ColumnsAttributes>().first, in.width,
                step.floats(op.out[0]), width);
 }
 
@@ -551,11 +565,13 @@ Result<void> bind_copy(const Binder& b, const plan::Op& op, BoundOp* out) {
       out->fn = run_split;
       break;
     case OpKind::slice:
-    case OpKind::view_layer:
-      CULET_CHECK(op.attr.count == out->out[0].width);
-      CULET_CHECK(op.attr.first >= 0 && op.attr.first + op.attr.count <= in.width);
+    case OpKind::view_layer: {
+      const auto& columns = op.attr.as<plan::ColumnsAttributes>();
+      CULET_CHECK(columns.count == out->out[0].width);
+      CULET_CHECK(columns.first >= 0 && columns.first + columns.count <= in.width);
       out->fn = run_view;
       break;
+    }
     case OpKind::row_mean:
       out->fn = run_row_mean;
       break;

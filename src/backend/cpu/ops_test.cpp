@@ -124,7 +124,7 @@ TEST(Ops, Embed) {
          {{100}},
          {{100}},
          {},
-         {.count = 100},
+         plan::ColumnsAttributes{.count = 100},
          [](const auto& in, const auto&) { return in[0]; }},
         0);
 }
@@ -142,7 +142,7 @@ Row rms(const Row& x, size_t n, const Row& w, double eps) {
 }
 
 TEST(Ops, RmsNorm) {
-  const Attributes attr{.eps = 1e-5f};
+  const plan::NormAttributes attr{.eps = 1e-5f};
   check({OpKind::rms_norm, {{200}}, {{200}}, {200}, attr, [](const auto& in, const auto& w) {
            return rms(in[0], 200, w[0], 1e-5);
          }});
@@ -167,8 +167,8 @@ TEST(Ops, LayerNorm) {
     }
     return y;
   };
-  check({OpKind::layer_norm, {{90}}, {{90}}, {90, 90}, {.eps = 1e-5f}, oracle});
-  check({OpKind::layer_norm, {{90}}, {{90}}, {90, -1}, {.eps = 1e-5f}, oracle});
+  check({OpKind::layer_norm, {{90}}, {{90}}, {90, 90}, plan::NormAttributes{.eps = 1e-5f}, oracle});
+  check({OpKind::layer_norm, {{90}}, {{90}}, {90, -1}, plan::NormAttributes{.eps = 1e-5f}, oracle});
 }
 
 TEST(Ops, Unary) {
@@ -200,7 +200,7 @@ TEST(Ops, Softcap) {
          {{77}},
          {{77}},
          {},
-         {.scalar = 0.05},
+         plan::SoftcapAttributes{0.05},
          [](const auto& in, const auto&) {
            return map(in[0], [](double x) { return 0.05 * std::tanh(x / 0.05); });
          }},
@@ -224,7 +224,7 @@ double apply(plan::Arithmetic a, double x, double y) {
 TEST(Ops, Arithmetic) {
   for (auto a : {plan::Arithmetic::kAdd, plan::Arithmetic::kSub, plan::Arithmetic::kMul,
                  plan::Arithmetic::kDiv}) {
-    const Attributes attr{.arithmetic = a};
+    const plan::ArithmeticAttributes attr{.arithmetic = a};
     const auto with = [a](auto pick) {  // pick(inputs, vectors, column): the second operand
       return [a, pick](const std::vector<Row>& in, const std::vector<Row>& w) {
         Row y;
@@ -254,7 +254,7 @@ TEST(Ops, Arithmetic) {
     check({OpKind::arithmetic, {{50}}, {{50}}, {1}, attr, with([](auto&, auto& w, size_t) {
              return w[0][0];
            })});
-    Attributes scalar = attr;
+    plan::ArithmeticAttributes scalar = attr;
     scalar.scalar = 0.3;
     check({OpKind::arithmetic, {{700}}, {{700}}, {}, scalar, with([](auto&, auto&, size_t) {
              return 0.3;
@@ -275,7 +275,7 @@ TEST(Ops, ArithmeticWithOneVectorForAll) {
              {{5, n}, {n}},
              {{5, n}},
              {},
-             {.arithmetic = a},
+             plan::ArithmeticAttributes{.arithmetic = a},
              [a, n](const auto& in, const auto&) {
                Row y;
                for (size_t i = 0; i < in[0].size(); ++i)
@@ -394,14 +394,14 @@ TEST(Ops, Copies) {
          {{48}},
          {{7}},
          {},
-         {.first = 9, .count = 7},
+         plan::ColumnsAttributes{.first = 9, .count = 7},
          [](const auto& in, const auto&) { return Row(in[0].begin() + 9, in[0].begin() + 16); }},
         0);
   check({OpKind::view_layer,
          {{6, 8}},
          {{8}},
          {},
-         {.first = 16, .count = 8},
+         plan::ColumnsAttributes{.first = 16, .count = 8},
          [](const auto& in, const auto&) { return Row(in[0].begin() + 16, in[0].begin() + 24); }},
         0);
 }
@@ -449,8 +449,9 @@ TEST(Embed, ByPositionAndByType) {
   const TensorId positions = m.matrix(TensorType::F16, 40, 64);
   const TensorId types = m.matrix(TensorType::F32, 2, 64);
   const ValueId a = m.value({64}), b = m.value({64}), y = m.value({64});
-  m.op(OpKind::embed, {}, {a}, {positions}, {.by_position = true});
-  m.op(OpKind::embed, {}, {b}, {types}, {.by_type = true});
+  m.op(OpKind::embed, {}, {a}, {positions},
+       plan::EmbedAttributes{plan::EmbedAttributes::By::kPosition});
+  m.op(OpKind::embed, {}, {b}, {types}, plan::EmbedAttributes{plan::EmbedAttributes::By::kType});
   m.op(OpKind::arithmetic, {a, b}, {y});
   m.plan.outputs.push_back({"y", y});
   m.finish();
@@ -482,7 +483,7 @@ TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
     const TensorId table = m.matrix(TensorType::F32, kSomeTokens, kWidth);
     const ValueId x = m.value({kWidth}), y = m.value({kWidth}, RowSet::kWanted);
     m.op(OpKind::embed, {}, {x}, {table});
-    m.op(OpKind::pool, {x}, {y}, {}, {.mean = mean});
+    m.op(OpKind::pool, {x}, {y}, {}, plan::PoolAttributes{mean});
     m.plan.outputs.push_back({"y", y});
     m.finish();
     const std::vector<float> rows = m.dequantized(table);
@@ -527,8 +528,7 @@ TEST(Suppress, ListedColumnsAreMinusInfinityAndOthersAreUntouched) {
                 y = m.value({40000}, RowSet::kWanted);
   m.op(OpKind::embed, {}, {x}, {table});
   m.op(OpKind::select_rows, {x}, {wanted});
-  Attributes attr;
-  attr.tokens = 1;
+  const plan::SuppressAttributes attr{.tokens = 1};
   m.plan.token_lists = {{5}, {0, 17, 39999, 17}};
   m.op(OpKind::suppress, {wanted}, {y}, {}, attr);
   m.plan.outputs.push_back({"y", y});
@@ -572,7 +572,7 @@ struct ProductModel {
     if (rows_wanted)
       x = through(OpKind::select_rows, x, set, Form::kF32),
       r = through(OpKind::select_rows, r, set, Form::kF32);
-    const Attributes eps{.eps = 1e-6f};
+    const plan::NormAttributes eps{.eps = 1e-6f};
     if (integer && fused) {
       x = through(OpKind::rms_norm_quantize, x, set, Form::kQuantized, {norm}, eps);
     } else {
@@ -589,18 +589,20 @@ struct ProductModel {
       model.op(OpKind::linear, {x}, {y}, {gate, gate_bias});
     } else if (what == Fused::kGated && fused) {
       model.op(OpKind::gated_linear, {x}, {y}, {gate, up, gate_bias, up_bias},
-               {.activation = plan::Activation::kSilu});
+               plan::ActivationAttributes{plan::Activation::kSilu});
     } else if (what == Fused::kGated) {
       const ValueId g = linear(gate, gate_bias);
       const ValueId u = linear(up, up_bias);
       const ValueId a = model.value({n}, set);
       model.op(OpKind::silu, {g}, {a});
-      model.op(OpKind::arithmetic, {a, u}, {y}, {}, {.arithmetic = plan::Arithmetic::kMul});
+      model.op(OpKind::arithmetic, {a, u}, {y}, {},
+               plan::ArithmeticAttributes{.arithmetic = plan::Arithmetic::kMul});
     } else if (fused) {
       model.op(OpKind::linear_add, {r, x}, {y}, {gate, gate_bias});
     } else {
       const ValueId v = linear(gate, gate_bias);
-      model.op(OpKind::arithmetic, {r, v}, {y}, {}, {.arithmetic = plan::Arithmetic::kAdd});
+      model.op(OpKind::arithmetic, {r, v}, {y}, {},
+               plan::ArithmeticAttributes{.arithmetic = plan::Arithmetic::kAdd});
     }
     if (!rows_wanted) y = through(OpKind::select_rows, y, RowSet::kWanted, Form::kF32);
     model.plan.outputs.push_back({"y", y});

@@ -98,6 +98,8 @@ class TestModel {
   }
   void op(OpKind kind, std::vector<ValueId> in, std::vector<ValueId> out,
           std::vector<TensorId> weights = {}, Attributes attr = {}) {
+    if (attr.get_if<plan::NoAttributes>() != nullptr) attr = plan::attributes_of(kind);
+    CULET_CHECK(attr.same_kind(plan::attributes_of(kind)));
     plan.ops.push_back({kind, layer, 1, std::move(in), std::move(out), std::move(weights), attr});
   }
   int32_t cache(plan::CacheSpec spec) {

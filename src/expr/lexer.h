@@ -1,14 +1,14 @@
-// Lines and tokens of an architecture file.
+// Lines and tokens of a text that holds expressions.
 #pragma once
 
 #include "culet/result.h"
-#include "plan/arch_ast.h"
+#include "expr/source.h"
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace culet::plan {
+namespace culet::expr {
 
 struct LexToken {
   enum class Kind { kName, kNumber, kString, kSymbol, kEnd };
@@ -25,14 +25,10 @@ struct LexLine {
   std::vector<LexToken> tokens;  // ends with kEnd
 };
 
-// The line of text at a place, without indentation; what a message shows of it.
-std::string source_text(const std::vector<SourceFile>& files, Place place);
-
-// FILE:LINE:COLUMN: message, with the line of text behind it.
-Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code,
-                  std::string_view message);
-
-// Splits text into logical lines; comments and blank lines are gone. Errors name the place.
+// Splits a file into logical lines; comments and blank lines are gone. Errors name the location.
 Result<std::vector<LexLine>> lex(const std::vector<SourceFile>& files, int file);
+// The same of bytes [begin, end) of the file.
+Result<std::vector<LexLine>> lex_part(const std::vector<SourceFile>& files, int file, size_t begin,
+                                      size_t end);
 
-}  // namespace culet::plan
+}  // namespace culet::expr

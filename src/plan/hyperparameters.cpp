@@ -1,11 +1,9 @@
-// Evaluates fact expressions against one model's metadata and tensor directory.
+// Evaluates hyperparameter expressions against one model's metadata and tensor directory.
 //
 // Everything here runs once, at load, with a budget: expressions are as deep as the parser lets
 // them be, lets are evaluated once a layer, and a circle of lets is an error. Numbers are float64;
 // what must be a whole number is checked where it is used.
-#include "plan/facts.h"
-
-#include "plan/arch_lex.h"
+#include "plan/hyperparameters.h"
 
 #include <fmt/format.h>
 
@@ -31,32 +29,15 @@ bool ends_with(std::string_view s, std::string_view p) {
   return s.size() >= p.size() && s.substr(s.size() - p.size()) == p;
 }
 
-struct Function {
-  std::string_view name;
-  size_t arguments;
-  Fact (*apply)(const std::vector<double>&);
-};
-constexpr Function kFunctions[] = {
-    {"sqrt", 1, [](const std::vector<double>& v) { return Fact{std::sqrt(v[0])}; }},
-    {"floor", 1, [](const std::vector<double>& v) { return Fact{std::floor(v[0])}; }},
-    {"min", 2, [](const std::vector<double>& v) { return Fact{std::min(v[0], v[1])}; }},
-    {"max", 2, [](const std::vector<double>& v) { return Fact{std::max(v[0], v[1])}; }},
-    {"window", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"window", v[0]}}; }},
-    {"band", 1, [](const std::vector<double>& v) { return Fact{Fact::Word{"band", v[0]}}; }},
-};
+// Words with a number.
+constexpr std::string_view kWordFunctions[] = {"window", "band"};
 
-Fact from_meta(const format::MetaValue& v) {
-  if (v.is_array()) return {Fact::List{&v}};
+Hyperparameter from_meta(const format::MetaValue& v) {
+  if (v.is_array()) return {std::make_shared<ListValue>(&v)};
   if (const auto b = v.as_bool()) return {*b};
   if (const auto n = v.as_number()) return {*n};
   if (const auto s = v.as_string()) return {std::string(*s)};
-  return {Fact::None{}};
-}
-
-const char* kind_name(const Fact& f) {
-  static constexpr const char* kNames[] = {"none",   "a number", "a flag", "a string",
-                                           "a word", "a tensor", "a list"};
-  return kNames[f.value.index()];
+  return {expr::Absent{}};
 }
 
 }  // namespace
@@ -83,24 +64,59 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
   return best;
 }
 
-std::string Fact::show() const {
-  struct Show {
-    std::string operator()(const None&) const { return "none"; }
-    std::string operator()(double n) const { return fmt::format("{}", n); }
-    std::string operator()(bool b) const { return b ? "yes" : "no"; }
-    std::string operator()(const std::string& s) const { return '"' + s + '"'; }
-    std::string operator()(const Word& w) const {
-      return w.argument != 0 ? fmt::format("{}({})", w.text, w.argument) : w.text;
-    }
-    std::string operator()(const Tensor& t) const { return t.name; }
-    std::string operator()(const List& l) const {
-      return fmt::format("list of {}", l.value->size());
-    }
-  };
-  return std::visit(Show{}, value);
-}
+std::string ListValue::show() const { return fmt::format("list of {}", list_->size()); }
 
-Facts::Facts(const ArchFile& arch, const format::GgufFile& model, int64_t context, Facts* target)
+// What the evaluator asks while it reads an expression of one layer.
+class Hyperparameters::Names : public expr::Host {
+ public:
+  Names(Hyperparameters& hparams, int layer) : hparams_(hparams), layer_(layer) {}
+
+  Result<void> enter(const Expr& e) override {
+    if (hparams_.depth_ > kMaxReferences)
+      return error(e, "hyperparameters refer to each other too deeply here");
+    CULET_TRY_VOID(hparams_.spend(e.location));
+    ++hparams_.depth_;
+    return {};
+  }
+  void leave() override { --hparams_.depth_; }
+  Result<Hyperparameter> name(const Expr& e) override { return hparams_.name(e, layer_); }
+  Result<Hyperparameter> before_default(const Expr& e) override {
+    return hparams_.before_default(e, layer_);
+  }
+  Result<std::optional<Hyperparameter>> call(const Expr& e) override {
+    return hparams_.call(e, layer_);
+  }
+  std::string functions() const override { return "has, window, band"; }
+  Result<Hyperparameter> other(const Expr& e) override {
+    switch (e.kind) {
+      case Kind::kIndex:
+        return hparams_.index(e, layer_);
+      case Kind::kLast:
+        return hparams_.last(e, layer_);
+      case Kind::kAlternative:
+      case Kind::kOptional: {
+        CULET_TRY(TensorId id, hparams_.tensor(e, layer_, true));
+        if (id == kNone) return Hyperparameter{expr::Absent{}};
+        return Hyperparameter{std::make_shared<TensorValue>(std::string(), id)};
+      }
+      case Kind::kMember:
+        return error(e, "only names have members here: write meta.KEY or target.NAME");
+      default:
+        return error(e, "a hyperparameter is needed here; 'as' and tuples belong to values");
+    }
+  }
+  tl::unexpected<Error> error(const Expr& e, std::string_view message,
+                              ErrorCode code = ErrorCode::kInvalidArgument) const override {
+    return hparams_.error(e.location, message, code);
+  }
+
+ private:
+  Hyperparameters& hparams_;
+  const int layer_;
+};
+
+Hyperparameters::Hyperparameters(const ArchFile& arch, const format::GgufFile& model,
+                                 int64_t context, Hyperparameters* target)
     : arch_(arch), model_(model), context_(context), target_(target) {
   const format::MetaValue* a = model.find("general.architecture");
   if (a && a->as_string()) prefix_ = std::string(*a->as_string()) + '.';
@@ -108,16 +124,17 @@ Facts::Facts(const ArchFile& arch, const format::GgufFile& model, int64_t contex
   find_per_layer();
 }
 
-tl::unexpected<Error> Facts::error(Place p, std::string_view message, ErrorCode code) const {
-  return tl::unexpected<Error>(place_error(arch_.files, p, code, message));
+tl::unexpected<Error> Hyperparameters::error(SourceLocation p, std::string_view message,
+                                             ErrorCode code) const {
+  return tl::unexpected<Error>(expr::error_at(arch_.files, p, code, message));
 }
 
-const Let* Facts::let(std::string_view name) const {
+const Let* Hyperparameters::let(std::string_view name) const {
   const auto found = lets_.find(name);
   return found == lets_.end() ? nullptr : found->second;
 }
 
-Result<void> Facts::spend(Place p, size_t steps) {
+Result<void> Hyperparameters::spend(SourceLocation p, size_t steps) {
   steps_ += steps;
   if (steps_ <= kMaxSteps) return {};
   return error(p,
@@ -126,19 +143,19 @@ Result<void> Facts::spend(Place p, size_t steps) {
                ErrorCode::kExhausted);
 }
 
-bool Facts::is_word(std::string_view name) const {
+bool Hyperparameters::is_word(std::string_view name) const {
   return std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
 }
 
-bool Facts::is_function(std::string_view name) {
-  return std::any_of(std::begin(kFunctions), std::end(kFunctions),
-                     [&](const Function& f) { return f.name == name; });
+bool Hyperparameters::is_function(std::string_view name) {
+  return expr::is_function(name) || std::find(std::begin(kWordFunctions), std::end(kWordFunctions),
+                                              name) != std::end(kWordFunctions);
 }
 
 // ---- which lets have one value a layer
 
 // A let depends on the layer when its own text does, or when it reads one that does.
-void Facts::find_per_layer() {
+void Hyperparameters::find_per_layer() {
   std::unordered_map<const Let*, std::vector<const Let*>> readers;
   std::vector<const Let*> queue;
   for (const Let& l : arch_.lets) {
@@ -156,7 +173,7 @@ void Facts::find_per_layer() {
 }
 
 // local[j] reads one element, which does not make its reader depend on the layer.
-void Facts::collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const {
+void Hyperparameters::collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const {
   if (e.kind == Kind::kName)
     if (const Let* l = let(e.text)) out->insert(l);
   for (size_t k = e.kind == Kind::kIndex ? 1 : 0; k < e.kids.size(); ++k)
@@ -164,23 +181,21 @@ void Facts::collect_lets(const Expr& e, std::unordered_set<const Let*>* out) con
   for (const NamedArgument& a : e.named) collect_lets(*a.value, out);
 }
 
-bool Facts::is_variable(std::string_view name) const {
+bool Hyperparameters::is_variable(std::string_view name) const {
   return std::any_of(variables_.begin(), variables_.end(),
                      [&](const Variable& v) { return v.name == name; });
 }
 
-bool Facts::depends_on_layer(const Expr& e) {
+bool Hyperparameters::depends_on_layer(const Expr& e) {
   switch (e.kind) {
     case Kind::kName: {
       if (e.text == "i") return true;
       if (is_variable(e.text)) return false;
       if (const Let* l = let(e.text)) return per_layer(*l);
-      static constexpr std::string_view kLiterals[] = {"none", "yes", "no", "true", "false"};
       static constexpr std::string_view kPrefixes[] = {"meta.", "root.", "target.", "session."};
       for (std::string_view p : kPrefixes)
         if (starts_with(e.text, p)) return false;
-      return !is_word(e.text) && std::find(std::begin(kLiterals), std::end(kLiterals), e.text) ==
-                                     std::end(kLiterals);  // a tensor of the layer
+      return !is_word(e.text) && !expr::constant(e.text);  // a tensor of the layer
     }
     case Kind::kString:
       return e.text.find("{i}") != std::string::npos;
@@ -203,41 +218,39 @@ bool Facts::depends_on_layer(const Expr& e) {
 
 // ---- typed access
 
-Result<double> Facts::number(const Expr& e, int layer) {
-  CULET_TRY(Fact f, eval(e, layer));
-  if (const double* n = f.number(); n && std::isnan(*n))
-    return error(e.place, "a number is needed here, but this is not a number (nan)",
-                 ErrorCode::kCorrupt);
-  if (const double* n = f.number()) return *n;
-  return error(e.place,
-               fmt::format("a number is needed here, but this is {} ({})", kind_name(f), f.show()));
+Result<Hyperparameter> Hyperparameters::eval(const Expr& e, int layer) {
+  Names names(*this, layer);
+  return expr::Evaluator(names, expr::AbsentRule::kIsAValue).eval(e);
 }
 
-Result<int64_t> Facts::integer(const Expr& e, int layer, int64_t min, int64_t max) {
+Result<double> Hyperparameters::number(const Expr& e, int layer) {
+  Names names(*this, layer);
+  return expr::Evaluator(names, expr::AbsentRule::kIsAValue).number(e);
+}
+
+Result<int64_t> Hyperparameters::integer(const Expr& e, int layer, int64_t min, int64_t max) {
   CULET_TRY(double n, number(e, layer));
   if (!(std::floor(n) == n) || n < static_cast<double>(min) || n > static_cast<double>(max))
-    return error(e.place,
+    return error(e.location,
                  fmt::format("this is {}; a whole number from {} to {} is needed", n, min, max));
   return static_cast<int64_t>(n);
 }
 
-Result<bool> Facts::flag(const Expr& e, int layer) {
-  CULET_TRY(Fact f, eval(e, layer));
-  if (const bool* b = f.flag()) return *b;
-  return error(e.place, fmt::format("a condition (yes or no) is needed here, but this is {} ({})",
-                                    kind_name(f), f.show()));
+Result<bool> Hyperparameters::flag(const Expr& e, int layer) {
+  Names names(*this, layer);
+  return expr::Evaluator(names, expr::AbsentRule::kIsAValue).flag(e);
 }
 
-Result<int64_t> Facts::layers() {
+Result<int64_t> Hyperparameters::layers() {
   const Let* l = let("layers");
   if (!l)
     return error({static_cast<int>(arch_.files.size()) - 1, 1, 1},
-                 "the fact 'layers' is missing; write: let layers = meta.block_count");
-  CULET_TRY(Fact f, let_value(*l, -1, l->place));
+                 "the hyperparameter 'layers' is missing; write: let layers = meta.block_count");
+  CULET_TRY(Hyperparameter f, let_value(*l, -1, l->location));
   const double n = f.number() ? *f.number() : 0;
   if (!(n >= 1 && n <= kMaxLayers && n == std::floor(n)))
-    return error(l->place,
-                 fmt::format("the fact 'layers' is {}; a whole number from 1 to {} is "
+    return error(l->location,
+                 fmt::format("the hyperparameter 'layers' is {}; a whole number from 1 to {} is "
                              "needed",
                              f.show(), kMaxLayers),
                  ErrorCode::kCorrupt);
@@ -246,87 +259,40 @@ Result<int64_t> Facts::layers() {
 
 // ---- expressions
 
-Result<Fact> Facts::eval(const Expr& e, int layer) {
-  if (depth_ > kMaxReferences) return error(e.place, "facts refer to each other too deeply here");
-  CULET_TRY_VOID(spend(e.place));
-  ++depth_;
-  const auto run = [&]() -> Result<Fact> {
-    switch (e.kind) {
-      case Kind::kNumber:
-        return Fact{e.number};
-      case Kind::kString:
-        return Fact{e.text};
-      case Kind::kName:
-        return name(e, layer);
-      case Kind::kCall:
-        return call(e, layer);
-      case Kind::kUnary:
-        return unary(e, layer);
-      case Kind::kBinary:
-        return binary(e, layer);
-      case Kind::kDefault:
-        return with_default(e, layer);
-      case Kind::kIndex:
-        return index(e, layer);
-      case Kind::kLast:
-        return last(e, layer);
-      case Kind::kIf: {
-        CULET_TRY(bool yes, flag(*e.kids[0], layer));
-        return eval(*e.kids[yes ? 1 : 2], layer);
-      }
-      case Kind::kAlternative:
-      case Kind::kOptional: {
-        CULET_TRY(TensorId id, tensor(e, layer, true));
-        if (id == kNone) return Fact{Fact::None{}};
-        return Fact{Fact::Tensor{std::string(), id}};
-      }
-      case Kind::kAs:
-      case Kind::kTuple:
-        break;
-    }
-    return error(e.place, "a fact is needed here; 'as' and tuples belong to values");
-  };
-  auto r = run();
-  --depth_;
-  return r;
-}
-
-Result<Fact> Facts::name(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::name(const Expr& e, int layer) {
   const std::string& n = e.text;
   for (auto v = variables_.rbegin(); v != variables_.rend(); ++v)
-    if (v->name == n) return Fact{static_cast<double>(v->value)};
+    if (v->name == n) return Hyperparameter{static_cast<double>(v->value)};
   if (n == "i") {
     if (layer < 0)
-      return error(e.place, "'i' is the layer's index and has no value outside the layers");
-    return Fact{static_cast<double>(layer)};
+      return error(e.location, "'i' is the layer's index and has no value outside the layers");
+    return Hyperparameter{static_cast<double>(layer)};
   }
-  if (n == "none") return Fact{Fact::None{}};
-  if (n == "yes" || n == "true") return Fact{true};
-  if (n == "no" || n == "false") return Fact{false};
   if (n == "session.context") {
-    ++context_uses_, context_place_ = e.place;
-    return Fact{static_cast<double>(context_)};
+    ++context_uses_, context_location_ = e.location;
+    return Hyperparameter{static_cast<double>(context_)};
   }
-  if (const Let* l = let(n)) return let_value(*l, layer, e.place);
+  if (const Let* l = let(n)) return let_value(*l, layer, e.location);
   if (starts_with(n, "meta.")) {
     bool absent = false;
-    CULET_TRY(Fact f, meta(e, n, nullptr, layer, &absent));
-    if (absent) return error(e.place, no_key(e.place, n), ErrorCode::kCorrupt);
+    CULET_TRY(Hyperparameter f, meta(e, n, nullptr, layer, &absent));
+    if (absent) return error(e.location, no_key(e.location, n), ErrorCode::kCorrupt);
     return f;
   }
   if (starts_with(n, "target.")) {
     if (!target_)
-      return error(e.place, "this architecture reads its target model; attach it to one",
+      return error(e.location, "this architecture reads its target model; attach it to one",
                    ErrorCode::kUnsupported);
-    if (const Let* l = target_->let(n.substr(7))) return target_->let_value(*l, layer, l->place);
-    return error(e.place, fmt::format("the target's architecture has no fact '{}'", n.substr(7)));
+    if (const Let* l = target_->let(n.substr(7))) return target_->let_value(*l, layer, l->location);
+    return error(e.location,
+                 fmt::format("the target's architecture has no hyperparameter '{}'", n.substr(7)));
   }
-  if (is_word(n)) return Fact{Fact::Word{n, 0}};
-  return tensor_fact(e, layer);
+  if (is_word(n)) return Hyperparameter{expr::Word{n, 0}};
+  return tensor_value(e, layer);
 }
 
-// What to say of a key that the file lacks, named in the text at `place`.
-std::string Facts::no_key(Place place, std::string_view name) const {
+// What to say of a key that the file lacks, named in the text at `location`.
+std::string Hyperparameters::no_key(SourceLocation location, std::string_view name) const {
   const std::string key = meta_key(name);
   const size_t stem = key.size() - std::min(key.size(), name.size() - 5);
   std::vector<std::string> known;
@@ -337,13 +303,14 @@ std::string Facts::no_key(Place place, std::string_view name) const {
   const std::string begin =
       fmt::format("the model file has no key {}; ", key) +
       (near.empty() ? "" : fmt::format("did you mean meta.{}? Otherwise ", near));
-  if (place.file + 1 < static_cast<int>(arch_.files.size()))
-    return begin + fmt::format("give {} a fact of its own that replaces the one which reads it",
-                               arch_.files.back().name);
+  if (location.file + 1 < static_cast<int>(arch_.files.size()))
+    return begin +
+           fmt::format("give {} a hyperparameter of its own that replaces the one which reads it",
+                       arch_.files.back().name);
   return begin + "write 'default ...' behind it if it may be missing";
 }
 
-Result<Fact> Facts::let_value(const Let& l, int layer, Place from) {
+Result<Hyperparameter> Hyperparameters::let_value(const Let& l, int layer, SourceLocation from) {
   const bool each = per_layer(l);
   if (each && layer < 0)
     return error(
@@ -352,58 +319,57 @@ Result<Fact> Facts::let_value(const Let& l, int layer, Place from) {
                     l.name, l.name));
   const std::pair<const Let*, int> key{&l, each ? layer : -1};
   if (const auto known = known_.find(key); known != known_.end()) {
-    if (known->second.from_context) ++context_uses_, context_place_ = known->second.context_place;
-    return known->second.fact;
+    if (known->second.from_context)
+      ++context_uses_, context_location_ = known->second.context_location;
+    return known->second.value;
   }
   const int64_t before = context_uses_;
   if (!open_.insert(key).second)
-    return error(l.place, fmt::format("'{}' is defined by itself", l.name));
+    return error(l.location, fmt::format("'{}' is defined by itself", l.name));
   auto r = eval(*l.value, key.second);
   open_.erase(key);
-  if (r) known_[key] = {*r, context_uses_ != before, context_place_};
+  if (r) known_[key] = {*r, context_uses_ != before, context_location_};
   return r;
 }
 
-std::string Facts::meta_key(std::string_view n) const {
+std::string Hyperparameters::meta_key(std::string_view n) const {
   const std::string_view key = n.substr(5);
   if (starts_with(key, "general.") || starts_with(key, "tokenizer.")) return std::string(key);
   return prefix_ + std::string(key);
 }
 
-Result<Fact> Facts::meta(const Expr& e, std::string_view n, const Expr* index, int layer,
-                         bool* absent) {
+Result<Hyperparameter> Hyperparameters::meta(const Expr& e, std::string_view n, const Expr* index,
+                                             int layer, bool* absent) {
   const std::string key = meta_key(n);
   const format::MetaValue* v = model_.find(key);
   *absent = v == nullptr;
-  if (!v) return Fact{Fact::None{}};
+  if (!v) return Hyperparameter{expr::Absent{}};
   if (!index || !v->is_array()) return from_meta(*v);
   CULET_TRY(int64_t at, integer(*index, layer, 0, INT32_MAX));
   if (static_cast<uint64_t>(at) >= v->size())
-    return error(e.place,
+    return error(e.location,
                  fmt::format("{} has {} elements, element {} is asked for", key, v->size(), at),
                  ErrorCode::kCorrupt);
   return from_meta(v->at(static_cast<uint64_t>(at)));
 }
 
-Result<Fact> Facts::with_default(const Expr& e, int layer) {
-  const Expr& main = *e.kids[0];
-  const bool indexed = main.kind == Kind::kIndex && main.kids[0]->kind == Kind::kName;
-  const Expr& key = indexed ? *main.kids[0] : main;
+Result<Hyperparameter> Hyperparameters::before_default(const Expr& e, int layer) {
+  const bool indexed = e.kind == Kind::kIndex && e.kids[0]->kind == Kind::kName;
+  const Expr& key = indexed ? *e.kids[0] : e;
   if (key.kind != Kind::kName || !starts_with(key.text, "meta."))
-    return error(e.place, "'default' follows a metadata key: meta.KEY default ...");
+    return error(e.location, "'default' follows a metadata key: meta.KEY default ...");
   bool absent = false;
-  CULET_TRY(Fact f, meta(main, key.text, indexed ? main.kids[1].get() : nullptr, layer, &absent));
-  return absent ? eval(*e.kids[1], layer) : Result<Fact>(f);
+  return meta(e, key.text, indexed ? e.kids[1].get() : nullptr, layer, &absent);
 }
 
-Result<Fact> Facts::index(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::index(const Expr& e, int layer) {
   const Expr& of = *e.kids[0];
   if (of.kind == Kind::kName && starts_with(of.text, "meta.")) {
     bool absent = false;
-    CULET_TRY(Fact f, meta(e, of.text, e.kids[1].get(), layer, &absent));
+    CULET_TRY(Hyperparameter f, meta(e, of.text, e.kids[1].get(), layer, &absent));
     if (absent)
       return error(
-          e.place,
+          e.location,
           fmt::format(
               "the model file has no key {}; write 'default ...' behind it if it may be missing",
               meta_key(of.text)),
@@ -411,94 +377,39 @@ Result<Fact> Facts::index(const Expr& e, int layer) {
     return f;
   }
   if (of.kind == Kind::kName) {
-    Facts* owner = this;
+    Hyperparameters* owner = this;
     std::string_view n = of.text;
     if (starts_with(n, "target.") && target_) owner = target_, n = n.substr(7);
     if (const Let* l = owner->let(n)) {
       CULET_TRY(int64_t layers, owner->layers());
       CULET_TRY(int64_t at, integer(*e.kids[1], layer, 0, layers - 1));
-      return owner->let_value(*l, static_cast<int>(at), l->place);
+      return owner->let_value(*l, static_cast<int>(at), l->location);
     }
   }
-  return error(e.place, "only a fact or a metadata array is indexed here");
+  return error(e.location, "only a hyperparameter or a metadata array is indexed here");
 }
 
-Result<Fact> Facts::unary(const Expr& e, int layer) {
-  if (e.text == "not") {
-    CULET_TRY(bool b, flag(*e.kids[0], layer));
-    return Fact{!b};
-  }
-  CULET_TRY(double n, number(*e.kids[0], layer));
-  return Fact{-n};
-}
-
-Result<Fact> Facts::binary(const Expr& e, int layer) {
-  const std::string& op = e.text;
-  if (op == "and" || op == "or") {
-    CULET_TRY(bool left, flag(*e.kids[0], layer));
-    if (left == (op == "or")) return Fact{left};
-    CULET_TRY(bool right, flag(*e.kids[1], layer));
-    return Fact{right};
-  }
-  if (op == "==" || op == "!=") {
-    CULET_TRY(Fact a, eval(*e.kids[0], layer));
-    CULET_TRY(Fact b, eval(*e.kids[1], layer));
-    if (a.value.index() != b.value.index() && !a.is_none() && !b.is_none())
-      return error(e.place, fmt::format("{} is compared with {}", kind_name(a), kind_name(b)));
-    if (a.list() || b.list() || a.tensor() || b.tensor())
-      return error(e.place,
-                   "lists and tensors cannot be compared; has(NAME) says whether a tensor "
-                   "is there");
-    return Fact{(a.show() == b.show()) == (op == "==")};
-  }
-  CULET_TRY(double a, number(*e.kids[0], layer));
-  CULET_TRY(double b, number(*e.kids[1], layer));
-  if (op == "<") return Fact{a < b};
-  if (op == ">") return Fact{a > b};
-  if (op == "<=") return Fact{a <= b};
-  if (op == ">=") return Fact{a >= b};
-  if (op == "+") return finite(a + b, e);
-  if (op == "-") return finite(a - b, e);
-  if (op == "*") return finite(a * b, e);
-  if (b == 0) return error(e.place, fmt::format("division of {} by zero", a));
-  if (op == "mod") return finite(a - b * std::floor(a / b), e);
-  return finite(a / b, e);
-}
-
-Result<Fact> Facts::finite(double n, const Expr& e) const {
-  if (std::isfinite(n)) return Fact{n};
-  return error(e.place, "the result of this is no finite number");
-}
-
-Result<Fact> Facts::call(const Expr& e, int layer) {
+Result<std::optional<Hyperparameter>> Hyperparameters::call(const Expr& e, int layer) {
   if (e.text == "has") {
     if (e.kids.size() != 1 || !e.named.empty())
-      return error(e.place, "has(NAME) takes one tensor name or one metadata key");
+      return error(e.location, "has(NAME) takes one tensor name or one metadata key");
     if (const Expr& kid = *e.kids[0]; kid.kind == Kind::kName && starts_with(kid.text, "meta."))
-      return Fact{model_.find(meta_key(kid.text)) != nullptr};
+      return Hyperparameter{model_.find(meta_key(kid.text)) != nullptr};
     CULET_TRY(TensorId id, tensor(*e.kids[0], layer, true));
-    return Fact{id != kNone};
+    return Hyperparameter{id != kNone};
   }
-  std::vector<double> n;
-  for (const ExprPtr& kid : e.kids) {
-    CULET_TRY(double v, number(*kid, layer));
-    n.push_back(v);
-  }
-  std::string known = "has";
-  for (const Function& f : kFunctions) {
-    known += fmt::format(", {}", f.name);
-    if (f.name != e.text) continue;
-    if (n.size() != f.arguments || !e.named.empty())
-      return error(e.place, fmt::format("{} takes {} argument(s)", f.name, f.arguments));
-    const Fact result = f.apply(n);
-    return result.number() ? finite(*result.number(), e) : Result<Fact>(result);
-  }
-  return error(e.place, fmt::format("'{}' is no function of facts (they are: {})", e.text, known));
+  if (std::find(std::begin(kWordFunctions), std::end(kWordFunctions), e.text) ==
+      std::end(kWordFunctions))
+    return std::optional<Hyperparameter>();
+  if (e.kids.size() != 1 || !e.named.empty())
+    return error(e.location, fmt::format("{} takes 1 argument(s)", e.text));
+  CULET_TRY(double n, number(*e.kids[0], layer));
+  return Hyperparameter{expr::Word{e.text, n}};
 }
 
-Result<Fact> Facts::last(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::last(const Expr& e, int layer) {
   if (e.on_target && !target_)
-    return error(e.place, "this architecture reads its target model; attach it to one",
+    return error(e.location, "this architecture reads its target model; attach it to one",
                  ErrorCode::kUnsupported);
   CULET_TRY(int64_t bound, integer(*e.kids[0], layer, 0, kMaxLayers));
   for (int j = static_cast<int>(bound) - 1; j >= 0; --j) {
@@ -506,14 +417,14 @@ Result<Fact> Facts::last(const Expr& e, int layer) {
     auto found = flag(*e.kids[1], layer);
     variables_.pop_back();
     if (!found) return tl::unexpected<Error>(found.error());
-    if (*found) return Fact{static_cast<double>(j)};
+    if (*found) return Hyperparameter{static_cast<double>(j)};
   }
-  return error(e.place, fmt::format("no layer {} < {} satisfies the condition", e.text, bound));
+  return error(e.location, fmt::format("no layer {} < {} satisfies the condition", e.text, bound));
 }
 
 // ---- tensors
 
-std::string Facts::tensor_name(std::string_view n, bool quoted, int layer) const {
+std::string Hyperparameters::tensor_name(std::string_view n, bool quoted, int layer) const {
   if (quoted) {
     std::string out(n);
     const size_t at = out.find("{i}");
@@ -527,34 +438,35 @@ std::string Facts::tensor_name(std::string_view n, bool quoted, int layer) const
                      literal ? "" : ".weight");
 }
 
-TensorId Facts::find_tensor(std::string_view file_name) const {
+TensorId Hyperparameters::find_tensor(std::string_view file_name) const {
   const format::TensorInfo* t = model_.tensor(file_name);
   return t ? static_cast<TensorId>(t - model_.tensors().data()) : kNone;
 }
 
-Result<Fact> Facts::tensor_fact(const Expr& e, int layer) {
+Result<Hyperparameter> Hyperparameters::tensor_value(const Expr& e, int layer) {
   std::string n = tensor_name(e.text, false, layer);
   const TensorId id = find_tensor(n);
   if (id == kNone && !starts_with(e.text, "root.")) return unknown(e);
-  return Fact{Fact::Tensor{std::move(n), id}};
+  return Hyperparameter{std::make_shared<TensorValue>(std::move(n), id)};
 }
 
-tl::unexpected<Error> Facts::unknown(const Expr& e) const {
+tl::unexpected<Error> Hyperparameters::unknown(const Expr& e) const {
   std::vector<std::string> known;
   known.reserve(arch_.lets.size() + std::size(kWords));
   for (const Let& l : arch_.lets) known.push_back(l.name);
   for (std::string_view w : kWords) known.emplace_back(w);
   const std::string near = nearest(e.text, known);
   return error(
-      e.place,
+      e.location,
       near.empty()
-          ? fmt::format("'{}' is neither a fact nor a tensor of this model", e.text)
-          : fmt::format("'{}' is neither a fact nor a tensor of this model; did you mean '{}'?",
-                        e.text, near));
+          ? fmt::format("'{}' is neither a hyperparameter nor a tensor of this model", e.text)
+          : fmt::format(
+                "'{}' is neither a hyperparameter nor a tensor of this model; did you mean '{}'?",
+                e.text, near));
 }
 
-Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
-  CULET_TRY_VOID(spend(e.place));
+Result<TensorId> Hyperparameters::tensor(const Expr& e, int layer, bool optional) {
+  CULET_TRY_VOID(spend(e.location));
   switch (e.kind) {
     case Kind::kOptional:
       return tensor(*e.kids[0], layer, true);
@@ -564,7 +476,7 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
         if (id != kNone) return id;
       }
       if (optional) return TensorId{kNone};
-      return error(e.place, "none of these tensors is in the model file", ErrorCode::kCorrupt);
+      return error(e.location, "none of these tensors is in the model file", ErrorCode::kCorrupt);
     }
     case Kind::kIf: {
       CULET_TRY(bool yes, flag(*e.kids[0], layer));
@@ -574,35 +486,37 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
     case Kind::kString:
       break;
     default:
-      return error(e.place, "a tensor's name is needed here");
+      return error(e.location, "a tensor's name is needed here");
   }
   const bool quoted = e.kind == Kind::kString;
   if (!quoted && e.text == "none") return TensorId{kNone};
   if (!quoted && starts_with(e.text, "target.")) {
     if (!target_)
-      return error(e.place, "this architecture reads its target model; attach it to one",
+      return error(e.location, "this architecture reads its target model; attach it to one",
                    ErrorCode::kUnsupported);
     const std::string n = target_->tensor_name(std::string_view(e.text).substr(7), false, -1);
     const TensorId id = target_->find_tensor(n);
     if (id != kNone) return id + kTargetTensor;
-    return error(e.place, fmt::format("the target model has no tensor {}", n), ErrorCode::kCorrupt);
+    return error(e.location, fmt::format("the target model has no tensor {}", n),
+                 ErrorCode::kCorrupt);
   }
   std::string n;
   TensorId id = kNone;
   if (const Let* l = quoted ? nullptr : let(e.text)) {
-    CULET_TRY(Fact f, let_value(*l, layer, e.place));
+    CULET_TRY(Hyperparameter f, let_value(*l, layer, e.location));
     if (f.is_none()) return TensorId{kNone};
-    if (!f.tensor())
-      return error(e.place,
-                   fmt::format("a tensor is needed here, but '{}' is {}", e.text, kind_name(f)));
-    n = f.tensor()->name, id = f.tensor()->id;
+    const auto* tensor = f.thing<TensorValue>();
+    if (!tensor)
+      return error(e.location,
+                   fmt::format("a tensor is needed here, but '{}' is {}", e.text, f.kind()));
+    n = tensor->name(), id = tensor->id();
   } else {
     n = tensor_name(e.text, quoted, layer);
     id = find_tensor(n);
   }
   if (id != kNone || optional) return id;
   const std::string near = quoted ? "" : nearest(e.text, names_like_tensors(layer));
-  return error(e.place,
+  return error(e.location,
                near.empty() ? fmt::format("tensor {} is missing in the model file; write '{}?' if "
                                           "it may be absent",
                                           n, e.text)
@@ -612,7 +526,7 @@ Result<TensorId> Facts::tensor(const Expr& e, int layer, bool optional) {
                ErrorCode::kCorrupt);
 }
 
-std::vector<std::string> Facts::names_like_tensors(int layer) const {
+std::vector<std::string> Hyperparameters::names_like_tensors(int layer) const {
   constexpr std::string_view kWeight = ".weight";
   const std::string prefix = layer < 0 ? "" : fmt::format("blk.{}.", layer);
   std::vector<std::string> names;
@@ -628,7 +542,7 @@ std::vector<std::string> Facts::names_like_tensors(int layer) const {
 
 // ---- which metadata keys the text names
 
-void Facts::note_meta_keys(const Expr& e) {
+void Hyperparameters::note_meta_keys(const Expr& e) {
   if (e.kind == Kind::kName && starts_with(e.text, "meta.")) meta_keys_.insert(meta_key(e.text));
   for (const ExprPtr& kid : e.kids) note_meta_keys(*kid);
   for (const NamedArgument& a : e.named) note_meta_keys(*a.value);

@@ -1,23 +1,25 @@
-// Takes the text of one architecture file, gives logical lines of tokens.
+// Takes a text, gives logical lines of tokens.
 //
 // A name is letters, digits, '_' with dots between parts (attn_q.bias, meta.rope.freq_base). A
 // number is decimal with an optional fraction and exponent. A string is "..." on one line, without
 // escapes. Indentation is counted in spaces; a tab is an error, so that what one sees is what
 // counts.
-#include "plan/arch_lex.h"
+#include "expr/lexer.h"
+
+#include "base/check.h"
+#include "base/numbers.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdlib>
+#include <optional>
 
-namespace culet::plan {
+namespace culet::expr {
 namespace {
 
 constexpr size_t kMaxText = 256 << 10;
 constexpr size_t kMaxWord = 256;  // bytes of a name or a string
 constexpr int kMaxIndent = 200;
-constexpr size_t kMaxShown = 120;  // of a line in a message
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -25,12 +27,17 @@ bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
 
 class Lexer {
  public:
-  Lexer(const std::vector<SourceFile>& files, int file)
-      : files_(files), file_(file), text_(files[static_cast<size_t>(file)].text) {}
+  // Bytes [begin, end) of the file; lines and columns count from the file's begin.
+  Lexer(const std::vector<SourceFile>& files, int file, size_t begin, size_t end)
+      : files_(files),
+        file_(file),
+        text_(std::string_view(files[static_cast<size_t>(file)].text).substr(0, end)) {
+    while (at_ < begin)
+      if (text_[at_++] == '\n') ++line_, line_start_ = at_;
+  }
 
   Result<std::vector<LexLine>> run() {
-    if (text_.size() > kMaxText)
-      return error(1, 1, "the file is larger than 256 KiB, far more than an architecture needs");
+    if (text_.size() > kMaxText) return error(1, 1, "the file is larger than 256 KiB");
     while (at_ < text_.size()) CULET_TRY_VOID(line());
     if (depth_ > 0) return error(open_line_, open_column_, "this parenthesis is never closed");
     return std::move(lines_);
@@ -39,14 +46,14 @@ class Lexer {
  private:
   tl::unexpected<Error> error(int line, int column, std::string_view message) {
     return tl::unexpected<Error>(
-        place_error(files_, {file_, line, column}, ErrorCode::kInvalidArgument, message));
+        error_at(files_, {file_, line, column}, ErrorCode::kInvalidArgument, message));
   }
   int column() const { return static_cast<int>(at_ - line_start_) + 1; }
   bool at_end_of_line() const { return at_ >= text_.size() || text_[at_] == '\n'; }
 
   Result<void> line() {
     ++line_;
-    line_start_ = at_;
+    if (text_.substr(0, at_).ends_with('\n')) line_start_ = at_;
     int indent = 0;
     while (at_ < text_.size() && text_[at_] == ' ') ++at_, ++indent;
     if (indent > kMaxIndent) return error(line_, 1, "the indentation is too deep");
@@ -122,11 +129,11 @@ class Lexer {
     if (at_ < text_.size() && is_name_start(text_[at_]))
       return error(line_, column(),
                    "a letter right behind a number; put a space or an operator between them");
-    const double value =
-        std::strtod(std::string(text_.substr(begin, at_ - begin)).c_str(), nullptr);
-    if (!std::isfinite(value))
+    const std::optional<double> value = base::parse_double(text_.substr(begin, at_ - begin));
+    CULET_CHECK(value.has_value());
+    if (!std::isfinite(*value))
       return error(line_, static_cast<int>(begin - line_start_) + 1, "this number is too large");
-    push(LexToken::Kind::kNumber, begin, value);
+    push(LexToken::Kind::kNumber, begin, *value);
     return {};
   }
 
@@ -144,7 +151,7 @@ class Lexer {
   Result<void> symbol() {
     static constexpr std::string_view kSymbols[] = {"==", "!=", "<=", ">=", "+", "-", "*",
                                                     "/",  "<",  ">",  "=",  "(", ")", "[",
-                                                    "]",  ",",  ":",  "?",  "|"};
+                                                    "]",  ",",  ":",  "?",  "|", "."};
     for (std::string_view s : kSymbols) {
       if (text_.substr(at_, s.size()) != s) continue;
       const size_t begin = at_;
@@ -174,38 +181,15 @@ class Lexer {
   std::vector<LexLine> lines_;
 };
 
-// The text and the names in it may hold any byte; a message is one printable line.
-std::string printable(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) == 127) c = '?';
-  return text;
-}
-
 }  // namespace
 
-std::string source_text(const std::vector<SourceFile>& files, Place place) {
-  std::string_view text = files[static_cast<size_t>(place.file)].text;
-  for (int line = 1; line < place.line && !text.empty(); ++line) {
-    const size_t end = text.find('\n');
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-  }
-  text = text.substr(0, text.find('\n'));
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
-  return printable(std::string(text.substr(0, kMaxShown)));
-}
-
-Error place_error(const std::vector<SourceFile>& files, Place place, ErrorCode code,
-                  std::string_view message) {
-  const std::string text = source_text(files, place);
-  std::string out = fmt::format("{}:{}:{}: {}", files[static_cast<size_t>(place.file)].name,
-                                place.line, place.column, message);
-  if (!text.empty()) out += fmt::format(" (in: {})", text);
-  return Error{code, printable(std::move(out))};
-}
-
 Result<std::vector<LexLine>> lex(const std::vector<SourceFile>& files, int file) {
-  return Lexer(files, file).run();
+  return Lexer(files, file, 0, files[static_cast<size_t>(file)].text.size()).run();
 }
 
-}  // namespace culet::plan
+Result<std::vector<LexLine>> lex_part(const std::vector<SourceFile>& files, int file, size_t begin,
+                                      size_t end) {
+  return Lexer(files, file, begin, end).run();
+}
+
+}  // namespace culet::expr
