@@ -316,11 +316,11 @@ class Snapshots(StreamCase):
         text = self.folder + "/text"
         Path(text).write_text("the rain")
         for more in ([], ["--stream"]):
-            self.assert_error(culet("score", GEMMA, text, "--save", text, *more), 1, "a file that is read")
+            self.assert_error(culet("score", GEMMA, text, "--save", text, *more), 1, "one of the input files")
             with open(text) as standard_input:
                 done = subprocess.run([cli_test.CULET, "score", GEMMA, "--save", text, *more], env=CLEAN,
                                       stdin=standard_input, capture_output=True, check=False)
-            self.assert_error(done, 1, "a file that is read")
+            self.assert_error(done, 1, "one of the input files")
         self.assertEqual(Path(text).read_text(), "the rain")
         self.assert_error(culet("run", GEMMA, "the rain", "-n", "5", "-q", "--save", "/no/such/folder/x"), 1, "/no/such")
         failed = culet("run", GEMMA, "the rain", "-n", "5", "--jsonl", "--save", link)

@@ -579,14 +579,14 @@ TEST(Refused, TargetsThatItWasNotMadeFor) {
     options.target = load(golden("tiny/" + name), how);
     return options;
   };
-  const std::string advice = "the model that it was made for";
+  const std::string advice = "the model that it was trained for";
   expect_refused(drafter_file(), with("llama/model.gguf"), ErrorCode::kUnsupported,
                  {"llama/model.gguf (architecture llama) has no hyperparameter 'local'", advice});
   expect_refused(drafter_file(), with("bert/model.gguf"), ErrorCode::kUnsupported,
-                 {"bert/model.gguf is of kind encoder", advice});
+                 {"bert/model.gguf is a model of kind encoder", advice});
   ModelOptions drafting;
   drafting.target = drafter_of(load(target_file()));
-  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is of kind draft", advice});
+  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is a model of kind draft", advice});
   expect_refused(drafter_file(), with("gemma4-e/model.gguf", {.text_only = true}),
                  ErrorCode::kInvalidArgument, {"loaded with text_only"});
   expect_refused(golden("tiny/llama/model.gguf"), with("gemma4-e/model.gguf"),
@@ -594,7 +594,7 @@ TEST(Refused, TargetsThatItWasNotMadeFor) {
   ModelOptions threads = with("gemma4-e/model.gguf", {.threads = 2});
   threads.threads = 3;
   expect_refused(drafter_file(), threads, ErrorCode::kInvalidArgument,
-                 {"threads of its target, 2"});
+                 {"threads of its target, which are 2"});
   threads.threads = 2;
   EXPECT_TRUE(Model::load(drafter_file(), threads));
 }
@@ -652,7 +652,7 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
                 length + std::string(word.size(), word[0] == 'Q' ? 'W' : 'Q'));
   expect_refused(
       path, options, ErrorCode::kUnsupported,
-      {fmt::format("token {} of the drafter's vocabulary is another one", id), target_file()});
+      {fmt::format("token {} of the draft model's vocabulary differs", id), target_file()});
   write_changed(drafter_file(), path, "tokenizer.ggml.tokens", "tokenizer.ggml.tokenz");
   EXPECT_TRUE(Model::load(path, options));  // which has no text of its own
   write_changed(path, files("scores.gguf"), "tokenizer.ggml.merges", "tokenizer.ggml.tokens");
@@ -696,7 +696,7 @@ TEST(Refused, Steps) {
   expect_refused(step(-1), ErrorCode::kInvalidArgument, "ids are 0 to 511");
   expect_refused(step(512), ErrorCode::kInvalidArgument, "token 512");
   expect_refused(draft(*pair.target, *one, 5, hidden), ErrorCode::kUnsupported,
-                 "is of kind decoder");
+                 "is a model of kind decoder");
   const auto stranger = session(load(target_file()));
   expect_ok(stranger->append(random_tokens(3)));
   expect_refused(draft(*pair.drafter, *stranger, 5, hidden), ErrorCode::kInvalidArgument,
@@ -721,7 +721,7 @@ TEST(Refused, SessionsAndVectorsOfADrafter) {
   const std::vector<std::vector<Token>> sequences{{1, 2}};
   const auto rows = encode(*pair.drafter, sequences);
   ASSERT_FALSE(rows);
-  EXPECT_NE(rows.error().message.find("is of kind draft"), std::string::npos) << rows.error().message;
+  EXPECT_NE(rows.error().message.find("is a model of kind draft"), std::string::npos) << rows.error().message;
 }
 
 }  // namespace

@@ -40,9 +40,8 @@ std::string kept(CacheKind kind, int64_t sinks, int64_t window) {
 std::string describe(const LayerCacheInfo& cache) {
   if (cache.kind == CacheKind::kState)
     return fmt::format("state, {} tokens of {}", cache.tokens, cache.width);
-  std::string text =
-      fmt::format("{}, {} heads of {}", kept(cache.kind, 0, cache.window), cache.kv_heads,
-                  cache.key_size);
+  std::string text = fmt::format("{}, {} heads of {}", kept(cache.kind, 0, cache.window),
+                                 cache.kv_heads, cache.key_size);
   if (cache.value_size != cache.key_size)
     text += fmt::format(" (keys) and {} (values)", cache.value_size);
   return text;
@@ -169,8 +168,8 @@ std::string memory_lines(const Model& model, const SessionOptions& session,
                                   mebibytes(info.mapped_bytes)));
   if (info.kind == ModelKind::kEncoder) {
     return text + fmt::format(
-                      "{:<18}{} of its own, {} of it workspace; more for a sequence that "
-                      "is longer than an ordinary pass\n",
+                      "{:<18}{} of its own, {} of it workspace; sequences that are longer than an "
+                      "ordinary forward pass need more\n",
                       "memory", mebibytes(own), mebibytes(info.workspace_bytes));
   }
   text +=
@@ -179,8 +178,8 @@ std::string memory_lines(const Model& model, const SessionOptions& session,
                   session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
   for (const LayerMemory& layer : memory.layers) {
     text +=
-        fmt::format("{:<18}{} x {}: {} of keys and values, {} allocated between passes\n", "",
-                    layer.layers, kept(layer.kind, layer.sinks, layer.window),
+        fmt::format("{:<18}{} x {}: {} of keys and values, {} allocated between forward passes\n",
+                    "", layer.layers, kept(layer.kind, layer.sinks, layer.window),
                     mebibytes(layer.payload), mebibytes(layer.allocated));
   }
   return text;
@@ -214,8 +213,8 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
   line("architecture file", fmt::format("{}, sha256 {}", info.arch_origin, info.arch_sha256));
   line("parameters", fmt::format("{:.1f} million", static_cast<double>(info.parameters) / 1e6));
   line("tensors", fmt::format("{}: {}", info.tensors, quant_mix(info)));
-  line("shape",
-       fmt::format("{} layers, hidden size {}, vocabulary {}", info.layers, info.hidden_size, info.vocabulary_size));
+  line("shape", fmt::format("{} layers, hidden size {}, vocabulary {}", info.layers,
+                            info.hidden_size, info.vocabulary_size));
   line("context", fmt::format("{} tokens", info.context_length));
   if (info.kind == ModelKind::kEncoder) {
     line("vectors", info.embedding_dimension > 0

@@ -40,12 +40,13 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
                       "the prompt",
                       model.info().path));
     }
-    return goes_on ? model.vocabulary().tokenize_part(prompt, false) : model.vocabulary().tokenize(prompt, true, false);
+    return goes_on ? model.vocabulary().tokenize_part(prompt, false)
+                   : model.vocabulary().tokenize(prompt, true, false);
   }
   if (prompt.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "the prompt is empty, so there is nothing to answer; write it behind MODEL or pipe "
-                "it in, or start from nothing with --raw");
+                "the prompt is empty, so there is nothing to answer; write it after MODEL or pipe "
+                "it in, or start without a text with --raw");
   }
   std::vector<Message> messages;
   if (arguments.system) messages.push_back({"system", *arguments.system});
@@ -133,8 +134,7 @@ class PlainView {
     print_note(fmt::format(
         "prompt {} tokens, {:.1f} tokens/s; answer {} tokens, {:.1f} tokens/s{}",
         cost.prompt_tokens, rate(cost.prompt_tokens, cost.prompt_seconds), cost.generated_tokens,
-        rate(cost.generated_tokens, cost.generate_seconds),
-        ending(finished.reason)));
+        rate(cost.generated_tokens, cost.generate_seconds), ending(finished.reason)));
   }
 
   static std::string_view ending(FinishReason reason) {
@@ -187,7 +187,7 @@ Result<int> answer(Session& session, std::span<const Token> prompt, const RunArg
 
 Result<int> run(const RunArguments& arguments, Output& out) {
   if (!arguments.prompt && input_is_terminal()) {
-    print_error("no prompt was given: write it behind MODEL, or pipe it in (see culet run --help)");
+    print_error("no prompt was given; write it after MODEL, or pipe it in (see culet run --help)");
     return kExitUsage;
   }
   CULET_TRY(const std::string prompt, read_prompt(arguments));
@@ -196,7 +196,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     CULET_TRY(asked.options.chat_template, read_text_file(arguments.chat_template));
     if (asked.options.chat_template.empty()) {
       return fail(ErrorCode::kInvalidArgument,
-                  arguments.chat_template + " is empty, so it is no chat template");
+                  arguments.chat_template + " is empty, so it is not a chat template");
     }
   }
   CULET_TRY(const auto model, load_model(asked, arguments.quiet));
