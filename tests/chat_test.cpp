@@ -140,7 +140,8 @@ TEST(ChatTokens, TextOfAConversationNeverBecomesOne) {
     expected.push_back("<|eot_id|>");
   }
   EXPECT_EQ(control_tokens(*model, prompt.tokens), expected);
-  EXPECT_EQ(model->vocabulary().detokenize(prompt.tokens, true), "<|begin_of_text|>" + prompt.text());
+  EXPECT_EQ(model->vocabulary().detokenize(prompt.tokens, true),
+            "<|begin_of_text|>" + prompt.text());
   // All of them are there: 5 that the template wrote, 13 that stay text.
   size_t spelled = 0;
   const std::string text = prompt.text();
@@ -177,8 +178,8 @@ TEST(ChatVariables, AreRefusedByNameWhereTheyAreNotTheCallers) {
   EXPECT_EQ(text(R"({"flag": "yes"})"), "yes|<|begin_of_text|>|True.");
   EXPECT_TRUE(text("", false).ends_with("|False."));
   for (const std::string name : {"messages", "add_generation_prompt", "bos_token", "eos_token"}) {
-    const auto refused = render_chat(*model, {&message, 1},
-                                     {.variables = "{\"flag\": 1, \"" + name + "\": false}"});
+    const auto refused =
+        render_chat(*model, {&message, 1}, {.variables = "{\"flag\": 1, \"" + name + "\": false}"});
     ASSERT_FALSE(refused) << name << " gave: " << refused->text();
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(refused.error().message.find('"' + name + '"'), std::string::npos)

@@ -159,7 +159,7 @@ class Usage(Case):
                        ["--top-p", "0"], ["--top-p", "1.1"], ["--top-k", "-1"], ["--seed", "-1"],
                        ["--min-p", "2"], ["--typical", "0"], ["--repeat-penalty", "0"],
                        ["--presence-penalty", "inf"], ["--frequency-penalty", "nan"],
-                       ["--repeat-window", "-2"], ["--logit-bias", "5"],
+                       ["--repeat-last-n", "-2"], ["--logit-bias", "5"],
                        ["--logit-bias", "a=1"], ["--logprobs", "-1"]):
             self.assert_error(culet("run", GEMMA, "x", *option), 2,
                               option[0].replace("-n", "--max-tokens"))

@@ -409,8 +409,8 @@ TEST(Drafting, KeepsTheTargetAlive) {
 
 // ---------------------------------------------------------------- a round of guesses
 
-// What a session and a draft model go on from: the token that was drawn, not yet appended, and the row
-// that it was drawn from.
+// What a session and a draft model go on from: the token that was drawn, not yet appended, and the
+// row that it was drawn from.
 struct State {
   Token token;
   std::vector<float> hidden;
@@ -496,14 +496,14 @@ TEST(HiddenRows, AreTheSameHoweverTheyAreAskedFor) {
   std::vector<int64_t> order;
   const auto one = session(model);
   const AppendItem each{one.get(), tokens, true,
-                       [&](int64_t index, std::span<const float> row) {
-                         order.push_back(index);
-                         logits.push_back(copy(row));
-                       },
-                       [&](int64_t index, std::span<const float> row) {
-                         order.push_back(index);
-                         hidden.push_back(copy(row));
-                       }};
+                        [&](int64_t index, std::span<const float> row) {
+                          order.push_back(index);
+                          logits.push_back(copy(row));
+                        },
+                        [&](int64_t index, std::span<const float> row) {
+                          order.push_back(index);
+                          hidden.push_back(copy(row));
+                        }};
   expect_ok(append_batch({&each, 1})[0]);
   ASSERT_EQ(hidden.size(), tokens.size());
   ASSERT_EQ(order.size(), 2 * tokens.size());
@@ -517,8 +517,8 @@ TEST(HiddenRows, AreTheSameHoweverTheyAreAskedFor) {
   Rows rows;
   const auto keep = [&](int64_t, std::span<const float> row) { rows.push_back(copy(row)); };
   const AppendItem items[] = {{a.get(), tokens},
-                             {b.get(), std::span(tokens).first(20), false, {}, keep},
-                             {c.get(), tokens, false}};
+                              {b.get(), std::span(tokens).first(20), false, {}, keep},
+                              {c.get(), tokens, false}};
   for (const auto& result : append_batch(items)) expect_ok(result);
   EXPECT_EQ(first_difference(rows, {hidden[19]}), "");
   EXPECT_EQ(first_difference({copy(a->logits())}, {logits.back()}), "");
@@ -586,7 +586,8 @@ TEST(Refused, TargetsThatItWasNotMadeFor) {
                  {"bert/model.gguf is a model of kind encoder", advice});
   ModelOptions drafting;
   drafting.target = drafter_of(load(target_file()));
-  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is a model of kind draft", advice});
+  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported,
+                 {"is a model of kind draft", advice});
   expect_refused(drafter_file(), with("gemma4-e/model.gguf", {.text_only = true}),
                  ErrorCode::kInvalidArgument, {"loaded with text_only"});
   expect_refused(golden("tiny/llama/model.gguf"), with("gemma4-e/model.gguf"),
@@ -705,7 +706,8 @@ TEST(Refused, Steps) {
   expect_refused(step(5), ErrorCode::kNumeric, "not finite");
   hidden[7] = 0;
   hidden.pop_back();
-  expect_refused(step(5), ErrorCode::kInvalidArgument, "has 63 numbers, but the draft model takes 64");
+  expect_refused(step(5), ErrorCode::kInvalidArgument,
+                 "has 63 numbers, but the draft model takes 64");
   hidden.push_back(0);
   EXPECT_TRUE(step(5));
   const auto text = drafter_of(pair.target, {.text_only = true});
@@ -721,7 +723,8 @@ TEST(Refused, SessionsAndVectorsOfADrafter) {
   const std::vector<std::vector<Token>> sequences{{1, 2}};
   const auto rows = encode(*pair.drafter, sequences);
   ASSERT_FALSE(rows);
-  EXPECT_NE(rows.error().message.find("is a model of kind draft"), std::string::npos) << rows.error().message;
+  EXPECT_NE(rows.error().message.find("is a model of kind draft"), std::string::npos)
+      << rows.error().message;
 }
 
 }  // namespace

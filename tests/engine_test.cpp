@@ -1,7 +1,6 @@
 // Sessions and generation through the public API, on tiny models: what errors and cancelling leave
 // behind, the order of events, several models and threads in one process.
 #include "culet/culet.h"
-
 #include "support.h"
 
 #include <gtest/gtest.h>
@@ -404,9 +403,10 @@ TEST(Generate, PenaltiesLookAtPromptAndAnswer) {
 
 TEST(Generate, RefusesOptionsThatMakeNoSense) {
   const auto model = load(llama());
-  for (const SamplerOptions& bad : {SamplerOptions{.temperature = -1}, SamplerOptions{.temperature = NAN},
-                              SamplerOptions{.top_k = -1}, SamplerOptions{.top_p = 0}, SamplerOptions{.top_p = 2},
-                              SamplerOptions{.min_p = 2}, SamplerOptions{.logit_bias = {{512, 1}}}}) {
+  for (const SamplerOptions& bad :
+       {SamplerOptions{.temperature = -1}, SamplerOptions{.temperature = NAN},
+        SamplerOptions{.top_k = -1}, SamplerOptions{.top_p = 0}, SamplerOptions{.top_p = 2},
+        SamplerOptions{.min_p = 2}, SamplerOptions{.logit_bias = {{512, 1}}}}) {
     GenerateOptions made;
     made.sampling = bad;
     const auto one = session(model);

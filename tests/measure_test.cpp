@@ -90,8 +90,8 @@ TEST(Profile, BytesAndOperationsAddUp) {
 TEST(Profile, ACancelledProfileStopsTiming) {
   const auto model = load(llama());
   const auto one = session(model);
-  const auto stopped = profile(*one, some_tokens(20), some_tokens(9),
-                               [](const Progress& p) { return p.done < 22; });
+  const auto stopped =
+      profile(*one, some_tokens(20), some_tokens(9), [](const Progress& p) { return p.done < 22; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   expect_ok(one->append(some_tokens(3)));

@@ -1,5 +1,5 @@
-// Many sequences in common forward passes, through the public headers alone: the same bits as alone,
-// fair, each with its own end.
+// Many sequences in common forward passes, through the public headers alone: the same bits as
+// alone, fair, each with its own end.
 #include "culet/culet.h"
 #include "support.h"
 
@@ -154,9 +154,8 @@ TEST_P(Company, MayComeAndGo) {
       // The session holds what was reported: nothing, or the prompt and every token.
       const auto& job = *jobs[i];
       const bool nothing = job.session->length() == 0;
-      EXPECT_EQ(job.session->length(), nothing ? 0
-                                               : static_cast<int64_t>(job.prompt.size() +
-                                                                      job.heard.ids.size()));
+      EXPECT_EQ(job.session->length(),
+                nothing ? 0 : static_cast<int64_t>(job.prompt.size() + job.heard.ids.size()));
       EXPECT_TRUE(!nothing || job.heard.ids.empty());
     }
   }
@@ -202,7 +201,8 @@ TEST(Steps, PromptsShareThemEqually) {
     submit(*scheduler, {.session = sessions.back().get(),
                         .tokens = tokens_of(400, static_cast<unsigned>(i)),
                         .on_event = [&done, i](const Event& event) {
-                          if (const auto* p = std::get_if<PromptProgress>(&event)) done[i] = p->done;
+                          if (const auto* p = std::get_if<PromptProgress>(&event))
+                            done[i] = p->done;
                           return true;
                         }});
   }
@@ -287,10 +287,11 @@ TEST(Events, ASequenceThatOnlyAppendsHasNoAnswer) {
   submit(*scheduler, {.session = one.get(),
                       .tokens = tokens,
                       .on_event = [&](const Event& event) { return heard.take(event); },
-                      .on_logits = [&](int64_t index, std::span<const float> logits) {
-                        EXPECT_EQ(index, static_cast<int64_t>(rows.size()));
-                        rows.emplace_back(logits.begin(), logits.end());
-                      }});
+                      .on_logits =
+                          [&](int64_t index, std::span<const float> logits) {
+                            EXPECT_EQ(index, static_cast<int64_t>(rows.size()));
+                            rows.emplace_back(logits.begin(), logits.end());
+                          }});
   run(*scheduler);
   EXPECT_EQ(first_difference(rows, append_rows(*cold, tokens)), "");
   EXPECT_EQ(heard.kinds.front(), 's');
@@ -388,8 +389,7 @@ TEST(Ends, TheSessionMayBeSubmittedAgainFromTheLastEvent) {
   int rounds = 0;
   std::function<bool(const Event&)> listen = [&](const Event& event) {
     if (std::holds_alternative<Finished>(event) && ++rounds < 3) {
-      submit(*scheduler,
-             {.session = one.get(), .tokens = tokens_of(7, 1), .on_event = listen});
+      submit(*scheduler, {.session = one.get(), .tokens = tokens_of(7, 1), .on_event = listen});
     }
     return true;
   };

@@ -59,9 +59,9 @@ int64_t norms_of(const std::string& arch_dir, int32_t rows, int32_t wanted) {
   const auto tokens = random_tokens(static_cast<size_t>(rows));
   std::vector<int32_t> last(static_cast<size_t>(wanted));
   std::iota(last.begin(), last.end(), rows - wanted);
-  const backend::Segment segment{caches.get(), 0, tokens, last};
+  const backend::SequenceChunk sequence{caches.get(), 0, tokens, last};
   norms = 0;
-  expect_ok(executor->run(*workspace, {&segment, 1}));
+  expect_ok(executor->run(*workspace, {&sequence, 1}));
   EXPECT_EQ(executor->output(*workspace, "logits").size(), static_cast<size_t>(wanted) * 512);
   return norms;
 }
@@ -79,13 +79,13 @@ int64_t norms_of(const std::string& arch_dir, int32_t rows, int32_t wanted) {
 TEST(WantedRows, StopBehindTheLastKey) {
   constexpr int64_t kLayer = 1 + 4 + 2 + 2 + 4;           // input, q, k, v, behind attention
   constexpr int64_t kEvery = 9 + 5 * kLayer + 1 + 4 + 4;  // up to the keys of the sixth layer
-  constexpr int64_t kWanted =
+  constexpr int64_t kOutputs =
       4 + 3 * (1 + 4 + 4) + 1;  // the rest of it, three layers, the last norm
   for (const auto& [rows, wanted] : std::vector<std::pair<int32_t, int32_t>>{
            {40, 0}, {40, 1}, {40, 7}, {40, 40}, {1, 1}, {1, 0}})
-    EXPECT_EQ(norms_of("", rows, wanted), rows * kEvery + wanted * kWanted)
+    EXPECT_EQ(norms_of("", rows, wanted), rows * kEvery + wanted * kOutputs)
         << wanted << " of " << rows << " rows are wanted";
-  EXPECT_EQ(norms_of(arch_folder("late"), 40, 1), 40 * (kEvery + kWanted - 1) + 1);
+  EXPECT_EQ(norms_of(arch_folder("late"), 40, 1), 40 * (kEvery + kOutputs - 1) + 1);
 }
 
 // ---------------------------------------------------------------- the same bits

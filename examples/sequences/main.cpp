@@ -69,18 +69,18 @@ culet::Result<void> three_sequences(const std::shared_ptr<const culet::Model>& m
     if (i == 2) options.mask = digits_only(model->vocabulary());
     CULET_TRY(Prompt prompt, prompt_of(*model, beginnings[i]));
     CULET_TRY([[maybe_unused]] const auto id,
-              scheduler->submit({.session = story.session.get(),
-                                 .tokens = std::move(prompt),
-                                 .generate = std::move(options),
-                                 .on_event = [&story](const culet::Event& event) {
-                                   return story.take(event);
-                                 }}));
+              scheduler->submit(
+                  {.session = story.session.get(),
+                   .tokens = std::move(prompt),
+                   .generate = std::move(options),
+                   .on_event = [&story](const culet::Event& event) { return story.take(event); }}));
   }
   while (scheduler->step().sequences > 0) {
   }
   for (int i = 0; i < 3; ++i) print(beginnings[i], stories[i].text);
   if (stories[2].text.find_first_not_of(" 0123456789") != std::string::npos)
-    return culet::fail(culet::ErrorCode::kNumeric, "the mask let something else than digits through");
+    return culet::fail(culet::ErrorCode::kNumeric,
+                       "the mask let something else than digits through");
 
   if (!stories[0].fork) return {};  // it ended before its fifth token
   culet::GenerateOptions other;
@@ -155,7 +155,8 @@ culet::Result<void> tool_call(const culet::Model& model) {
   std::printf("tools        a prompt of %zu tokens\n", prompt.tokens.size());
   for (const culet::PromptPiece& piece : prompt.pieces) {
     if (piece.from_template && piece.text.find("Ignore the user") != std::string::npos)
-      return culet::fail(culet::ErrorCode::kNumeric, "a tool's result was taken for the template's");
+      return culet::fail(culet::ErrorCode::kNumeric,
+                         "a tool's result was taken for the template's");
   }
   return {};
 }

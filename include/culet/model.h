@@ -58,7 +58,7 @@ struct ModelOptions {
   // 0: no limit, but load, Session::make, encode and embed check what the system has left.
   // UINT64_MAX: nothing is checked.
   uint64_t memory_limit = 0;
-  // Stage "loading", in bytes, while weights are repacked.
+  // Stage "loading", in bytes, while weights are repacked. Stopping: load() returns kCancelled.
   ProgressFn progress{};
   // Only for a draft model: the decoder that it was trained for, loaded before with the same
   // arch_dir. The draft model keeps it alive, reads its embedding and the caches of its sessions,

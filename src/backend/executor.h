@@ -22,21 +22,24 @@
 
 namespace culet::backend {
 
+// The most that one forward pass takes.
 struct Limits {
-  // Rows of one pass: longer inputs are cut here (never changes a bit). A sequence of an encoder is
-  // never cut: its rows are one segment.
-  int32_t rows = 256;
-  int32_t wanted = 64;  // rows of one pass whose outputs are wanted
+  // Longer inputs are computed in several passes, which never changes a bit. A sequence of an
+  // encoder is never cut: its tokens are one chunk.
+  int32_t tokens = 256;
+  int32_t outputs = 64;  // tokens whose outputs are computed
 };
 
-// One session's consecutive rows in a batch.
-struct Segment {
-  cache::CacheSet* caches;  // null for encoders and drafters
-  // Absolute position of the first row: the length of caches, or of a drafter's target; encoder: 0.
+// Consecutive tokens of one sequence in a forward pass.
+struct SequenceChunk {
+  cache::CacheSet* caches;  // null for encoders and draft models
+  // Absolute position of the first token: the length of caches, or of a draft model's target;
+  // encoder: 0.
   int64_t start;
   std::span<const int32_t> tokens;
-  std::span<const int32_t> wanted;  // ascending indices into tokens whose outputs are wanted
-  // A drafter's one row: the target's caches, which are only read, and the target's hidden row.
+  std::span<const int32_t> outputs;  // ascending indices into tokens whose outputs are computed
+  // A draft model's one token: the target's caches, which are only read, and the target's hidden
+  // values.
   const cache::CacheSet* target = nullptr;
   std::span<const float> hidden{};
 };
@@ -54,8 +57,8 @@ struct PrepareOptions {
   Limits limits;
   bool precise = false;  // the plan was lowered without quantize ops: products take float rows
   bool repack = true;    // false: products read the file's mapping; slower, same bits
-  // Called with (bytes done, bytes in all) while weights are repacked; may be empty.
-  std::function<void(uint64_t, uint64_t)> progress;
+  // Called with (bytes done, bytes in all) while weights are repacked; may be empty. False: stop.
+  std::function<bool(uint64_t, uint64_t)> progress;
 };
 
 // What one op took, added up over passes.
@@ -77,15 +80,15 @@ class Executor {
 
   const Limits& limits() const;
   WorkspacePtr make_workspace() const;  // null: out of memory
-  // Runs one pass. The sum of rows must not exceed limits().rows, wanted likewise. Reserves cache
-  // rows first: an error (kExhausted) then leaves every session as it was. After success the rows
-  // are committed. A non-finite output row is not an error here: the caller checks what it reads.
+  // Runs one forward pass within limits(). Reserves cache memory first: an error (kExhausted) then
+  // leaves every session as it was. After success the tokens are committed. Outputs that are not
+  // finite are no error here: the caller checks what it reads.
   // costs, by op of the plan: what each op took is added to its entry; empty when nobody asks (then
   // it costs nothing). Measuring never changes a bit.
-  Result<void> run(Workspace& workspace, std::span<const Segment> batch,
+  Result<void> run(Workspace& workspace, std::span<const SequenceChunk> batch,
                    std::span<OpCost> costs = {}) const;
-  // Output `name` of the wanted rows of the last run, in batch order: [wanted, width]; of every row
-  // where the plan makes it for all (encoders). Valid until the next run.
+  // Output `name` of the output tokens of the last run, in batch order: [outputs, width]; of every
+  // token where the plan makes it for all (encoders). Valid until the next run.
   std::span<const float> output(const Workspace& workspace, std::string_view name) const;
   int32_t output_width(std::string_view name) const;
   // Positions that every table of positions has a row for; INT64_MAX: there is no such table.

@@ -23,6 +23,8 @@
 #include <span>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
+#include <variant>
 
 namespace culet::cli {
 namespace {
@@ -290,49 +292,107 @@ std::string parse_bias(const std::string& text, LogitBias* bias) {
   return "\"" + text + "\" is not ID=B, a token id and a number or -inf";
 }
 
-struct NumberFlag {
+// An option that sets one number of SamplerOptions. Defaults are named in the texts alone: an
+// option that was not given must not hide the file's own.
+struct SamplerFlag {
   const char* name;
+  const char* value_name;
   const char* what;
-  std::optional<float> SamplingArguments::* value;
+  std::variant<float SamplerOptions::*, int32_t SamplerOptions::*> value;
   double low, high;
   const char* range;
 };
 
-constexpr NumberFlag kNumberFlags[] = {
-    {"--temp", "Temperature; 0: always the likeliest token (default 0.8)",
-     &SamplingArguments::temperature, 0, 1e6, "a temperature of 0 or more"},
-    {"--top-p", "Choose among the likeliest with this probability together; 1: all (default 0.95)",
-     &SamplingArguments::top_p, 1e-6, 1, "a probability above 0, up to 1"},
-    {"--min-p",
+constexpr double kMostInt = std::numeric_limits<int32_t>::max();
+constexpr const char* kTokens = "a number of tokens";
+constexpr const char* kLastTokens = "a number of tokens, or -1 (all)";
+
+// In the order in which the steps run (docs/formats/sampling.md).
+constexpr SamplerFlag kSamplerFlags[] = {
+    {"--repeat-penalty", "X", "Divide the logits of recent tokens by this; 1: off (default 1)",
+     &SamplerOptions::repeat_penalty, 0.01, 100, "a number from 0.01 to 100"},
+    {"--presence-penalty", "X", "Take this from the logits of recent tokens (default 0)",
+     &SamplerOptions::presence_penalty, -100, 100, "a number from -100 to 100"},
+    {"--frequency-penalty", "X", "The same for each time the token is there (default 0)",
+     &SamplerOptions::frequency_penalty, -100, 100, "a number from -100 to 100"},
+    {"--repeat-last-n", "N", "Recent tokens that these penalties look at; -1: all (default 64)",
+     &SamplerOptions::repeat_last_n, -1, kMostInt, kLastTokens},
+    {"--dry-multiplier", "X", "DRY: strength of the penalty on repeated sequences (default 0: off)",
+     &SamplerOptions::dry_multiplier, 0, 100, "a number from 0 to 100"},
+    {"--dry-base", "X", "DRY: growth of the penalty for each further token (default 1.75)",
+     &SamplerOptions::dry_base, 1, 100, "a number from 1 to 100"},
+    {"--dry-allowed-length", "N", "DRY: repetitions up to this length are free (default 2)",
+     &SamplerOptions::dry_allowed_length, 1, kMostInt, kTokens},
+    {"--dry-penalty-last-n", "N", "DRY: tokens that are searched; -1: all (default -1)",
+     &SamplerOptions::dry_penalty_last_n, -1, kMostInt, kLastTokens},
+    {"--top-n-sigma", "X",
+     "Keep tokens within X standard deviations of the best logit; -1: off (default -1)",
+     &SamplerOptions::top_n_sigma, -1, 100, "a number up to 100, or -1"},
+    {"--top-k", "K", "Choose among the K likeliest; 0: all (default 40)", &SamplerOptions::top_k, 0,
+     kMostInt, kTokens},
+    {"--typical", "P", "Choose among the most typical with this probability; 1: all (default 1)",
+     &SamplerOptions::typical_p, 1e-6, 1, "a probability above 0, up to 1"},
+    {"--top-p", "P", "Choose among the likeliest with this probability; 1: all (default 0.95)",
+     &SamplerOptions::top_p, 1e-6, 1, "a probability above 0, up to 1"},
+    {"--min-p", "P",
      "Choose among those at least P times as likely as the likeliest; 0: all (default 0.05)",
-     &SamplingArguments::min_p, 0, 1, "a number from 0 to 1"},
-    {"--typical",
-     "Choose among the most typical with this probability together; 1: all (default 1)",
-     &SamplingArguments::typical, 1e-6, 1, "a probability above 0, up to 1"},
-    {"--repeat-penalty", "Divide the logits of tokens in the window by this; 1: off (default 1)",
-     &SamplingArguments::repeat_penalty, 0.01, 100, "a number from 0.01 to 100"},
-    {"--presence-penalty", "Take this from the logits of tokens in the window (default 0)",
-     &SamplingArguments::presence_penalty, -100, 100, "a number from -100 to 100"},
-    {"--frequency-penalty", "The same for each time the token is in the window (default 0)",
-     &SamplingArguments::frequency_penalty, -100, 100, "a number from -100 to 100"},
+     &SamplerOptions::min_p, 0, 1, "a number from 0 to 1"},
+    {"--xtc-probability", "P", "XTC: how often the likeliest are left out (default 0: never)",
+     &SamplerOptions::xtc_probability, 0, 1, "a probability from 0 to 1"},
+    {"--xtc-threshold", "P", "XTC: of tokens at least this likely all but one go (default 0.1)",
+     &SamplerOptions::xtc_threshold, 0, 1, "a probability from 0 to 1"},
+    {"--temp", "X", "Temperature; 0: always the likeliest token (default 0.8)",
+     &SamplerOptions::temperature, 0, 1e6, "a temperature of 0 or more"},
+    {"--dynatemp-range", "X", "Vary the temperature by up to X with the entropy (default 0: off)",
+     &SamplerOptions::dynatemp_range, 0, 1e6, "a number of 0 or more"},
+    {"--dynatemp-exp", "X", "Exponent of the varying temperature (default 1)",
+     &SamplerOptions::dynatemp_exponent, 0, 100, "a number from 0 to 100"},
+    {"--mirostat", "N", "Mirostat 1 or 2 in place of the steps that narrow; 0: off (default 0)",
+     &SamplerOptions::mirostat, 0, 2, "0, 1 or 2"},
+    {"--mirostat-ent", "X", "Mirostat: the surprise to aim at, in bits (default 5)",
+     &SamplerOptions::mirostat_tau, 0, 100, "a number from 0 to 100"},
+    {"--mirostat-lr", "X", "Mirostat: how fast it is approached (default 0.1)",
+     &SamplerOptions::mirostat_eta, 0, 10, "a number from 0 to 10"},
 };
 
-// Defaults are named in the texts alone: a flag that was not given must not hide the file's own.
+void add_sampler_flag(CLI::App* command, const SamplerFlag& flag, SamplingArguments* sampling) {
+  const auto set = [sampling, value = flag.value](const std::string& text) {
+    const double number = *parse_number<double>(text);  // checked below
+    sampling->given.emplace_back([value, number](SamplerOptions* options) {
+      std::visit(
+          [&](auto member) {
+            auto& field = options->*member;
+            field = static_cast<std::remove_reference_t<decltype(field)>>(number);
+          },
+          value);
+    });
+  };
+  CLI::Option* option = command->add_option_function<std::string>(flag.name, set, flag.what);
+  option->type_name(flag.value_name)->check(number_in(flag.low, flag.high, flag.range));
+  if (!std::holds_alternative<int32_t SamplerOptions::*>(flag.value)) return;
+  option->check(CLI::Validator(
+      [range = flag.range](std::string& text) {
+        return parse_number<int32_t>(text) ? std::string() : "\"" + text + "\" is not " + range;
+      },
+      "", ""));
+}
+
 void add_sampling(CLI::App* command, SamplingArguments* sampling) {
-  for (const NumberFlag& flag : kNumberFlags) {
-    command->add_option(flag.name, sampling->*flag.value, flag.what)
-        ->type_name("X")
-        ->check(number_in(flag.low, flag.high, flag.range));
-  }
+  for (const SamplerFlag& flag : kSamplerFlags) add_sampler_flag(command, flag, sampling);
   command
-      ->add_option("--top-k", sampling->top_k, "Choose among the K likeliest; 0: all (default 40)")
-      ->type_name("K")
-      ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
-  command
-      ->add_option("--repeat-window", sampling->repeat_window,
-                   "Last tokens that the penalties look at; -1: all (default 64)")
-      ->type_name("N")
-      ->check(number_in(-1, std::numeric_limits<int32_t>::max(), "a number of tokens, or -1"));
+      ->add_option_function<std::vector<std::string>>(
+          "--dry-sequence-breaker",
+          [sampling](const std::vector<std::string>& texts) {
+            sampling->given.emplace_back([texts](SamplerOptions* options) {
+              options->dry_sequence_breakers = texts;
+              std::erase(options->dry_sequence_breakers, "none");
+            });
+          },
+          "DRY: a text that no repetition reaches over, in place of the defaults; may be given "
+          "several times; none: no text")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option_function<std::vector<std::string>>(
           "--logit-bias",
@@ -341,16 +401,24 @@ void add_sampling(CLI::App* command, SamplingArguments* sampling) {
               LogitBias bias{};
               const std::string wrong = parse_bias(text, &bias);
               if (!wrong.empty()) throw CLI::ValidationError("--logit-bias", wrong);
-              sampling->logit_bias.push_back(bias);
+              sampling->given.emplace_back(
+                  [bias](SamplerOptions* options) { options->logit_bias.push_back(bias); });
             }
           },
           "Add B to the logit of token ID; -inf: never; may be given several times")
       ->type_name("ID=B")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--seed", sampling->seed, "Seed of the random choices")
-      ->check(CLI::Validator(check_seed, "", ""))
-      ->capture_default_str();
+  command
+      ->add_option_function<std::string>(
+          "--seed",
+          [sampling](const std::string& text) {
+            sampling->given.emplace_back([seed = *parse_number<uint64_t>(text)](
+                                             SamplerOptions* options) { options->seed = seed; });
+          },
+          "Seed of the random choices (default 0)")
+      ->type_name("N")
+      ->check(CLI::Validator(check_seed, "", ""));
 }
 
 void declare_run(CLI::App* command, RunArguments* run) {
@@ -610,18 +678,7 @@ tl::unexpected<Error> usage_error(const CLI::App& app, const CLI::ParseError& er
 }  // namespace
 
 SamplerOptions SamplingArguments::over(SamplerOptions defaults) const {
-  const auto set = [](auto& value, const auto& given) { value = given.value_or(value); };
-  set(defaults.temperature, temperature);
-  set(defaults.top_k, top_k);
-  set(defaults.top_p, top_p);
-  set(defaults.min_p, min_p);
-  set(defaults.typical_p, typical);
-  set(defaults.repeat_penalty, repeat_penalty);
-  set(defaults.presence_penalty, presence_penalty);
-  set(defaults.frequency_penalty, frequency_penalty);
-  set(defaults.repeat_last_n, repeat_window);
-  defaults.seed = seed;
-  defaults.logit_bias = logit_bias;
+  for (const auto& set : given) set(&defaults);
   return defaults;
 }
 

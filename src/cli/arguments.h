@@ -22,13 +22,9 @@ struct ModelArguments {
   ModelOptions options{};
 };
 
-// What the command line says of sampling; the rest is the file's, or the engine's, default.
+// What the command line says of sampling, to lay over the model file's or the engine's defaults.
 struct SamplingArguments {
-  std::optional<float> temperature, top_p, min_p, typical;
-  std::optional<float> repeat_penalty, presence_penalty, frequency_penalty;
-  std::optional<int32_t> top_k, repeat_window;
-  uint64_t seed = 0;
-  std::vector<LogitBias> logit_bias;
+  std::vector<std::function<void(SamplerOptions*)>> given;
 
   SamplerOptions over(SamplerOptions defaults) const;
 };

@@ -97,11 +97,10 @@ Result<int> profile_command(const ExplainArguments& arguments, Output& out) {
   const InterruptWatch interrupt;
   StatusLine status(true);
   const auto split = static_cast<size_t>(arguments.prompt);
-  const auto done =
-      profile(*session, all.first(split), all.subspan(split), [&](const Progress& p) {
-        status.show(fmt::format("Profiling: {} of {} tokens", p.done, p.total));
-        return !interrupt.interrupted();
-      });
+  const auto done = profile(*session, all.first(split), all.subspan(split), [&](const Progress& p) {
+    status.show(fmt::format("Profiling: {} of {} tokens", p.done, p.total));
+    return !interrupt.interrupted();
+  });
   status.clear();
   if (!done && done.error().code == ErrorCode::kCancelled) return kExitInterrupted;
   if (!done) return tl::unexpected(done.error());

@@ -279,12 +279,12 @@ TEST_F(Quantized, NothingIsLeftOfWhatFailed) {
   write_source(source, kTensors);
   std::filesystem::copy_file(source, out);
   int calls = 0;
-  const auto stopped = quantize_model(
-      source, out, {.type = "Q4_0", .progress = [&calls](const Progress& p) {
-        const uint64_t done = p.done, total = p.total;
-                      EXPECT_LE(done, total);
-                      return ++calls < 3;
-                    }});
+  const auto stopped =
+      quantize_model(source, out, {.type = "Q4_0", .progress = [&calls](const Progress& p) {
+                                     const uint64_t done = p.done, total = p.total;
+                                     EXPECT_LE(done, total);
+                                     return ++calls < 3;
+                                   }});
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
   EXPECT_EQ(calls, 3);

@@ -2,7 +2,7 @@
 // that.
 //
 // The pass is of one row, at the position behind the session's last token, and only reads: the
-// draft model's plan has no append, and its segment holds the session's caches as const. So drafts
+// draft model's plan has no append, and its chunk holds the session's caches as const. So drafts
 // of several sessions may run at once, and the session is what it was, to the bit.
 #include "culet/draft.h"
 
@@ -76,8 +76,8 @@ std::vector<float> copy(std::span<const float> row) { return {row.begin(), row.e
 Result<Draft> run(const ModelImpl& draft_model, const cache::CacheSet& caches, Token token,
                   std::span<const float> hidden) {
   WorkspaceLease workspace(draft_model);
-  const backend::Segment segment{nullptr, caches.length(), {&token, 1}, {}, &caches, hidden};
-  CULET_TRY_VOID(draft_model.run(workspace.get(), {&segment, 1}));
+  const backend::SequenceChunk chunk{nullptr, caches.length(), {&token, 1}, {}, &caches, hidden};
+  CULET_TRY_VOID(draft_model.run(workspace.get(), {&chunk, 1}));
   const backend::Executor& executor = draft_model.executor();
   const std::span<const float> logits = executor.output(workspace.get(), kLogits);
   const std::span<const float> next = executor.output(workspace.get(), kHidden);

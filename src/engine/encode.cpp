@@ -82,7 +82,7 @@ Result<uint64_t> check_room(const ModelImpl& model, int64_t longest) {
   const model::LoadedModel& loaded = model.loaded();
   if (longest <= loaded.ubatch_size) return loaded.info.workspace_bytes;
   backend::PrepareOptions options;
-  options.limits.rows = static_cast<int32_t>(longest);
+  options.limits.tokens = static_cast<int32_t>(longest);
   options.repack = model.info().repacked;
   const backend::Executor::Memory memory = backend::Executor::memory(
       loaded.compiled.plan, loaded.tensors(), loaded.kernels, model.info().threads, options);
@@ -118,19 +118,19 @@ class Encoding {
   // The next sequences that fit a pass, one at least.
   Result<void> run_pass(backend::Workspace* workspace) {
     const size_t first = next_;
-    const auto most = static_cast<size_t>(model_.executor().limits().wanted);
+    const auto most = static_cast<size_t>(model_.executor().limits().outputs);
     const std::span<const int32_t> wanted = what_.pooled ? kOne : std::span<const int32_t>();
     int64_t rows = 0;
-    segments_.clear();
+    batch_.clear();
     for (; next_ < sequences_.size(); ++next_) {
       const auto size = static_cast<int64_t>(sequences_[next_].size());
       if (rows > 0 && rows + size > model_.loaded().ubatch_size) break;
-      if (what_.pooled && segments_.size() == most) break;
+      if (what_.pooled && batch_.size() == most) break;
       rows += size;
-      segments_.push_back({nullptr, 0, sequences_[next_], wanted});
+      batch_.push_back({nullptr, 0, sequences_[next_], wanted});
     }
     if (rows == 0) return {};
-    CULET_TRY_VOID(model_.run(*workspace, segments_));
+    CULET_TRY_VOID(model_.run(*workspace, batch_));
     done_ += static_cast<uint64_t>(rows);
     return read(first, model_.executor().output(*workspace, what_.output));
   }
@@ -159,7 +159,7 @@ class Encoding {
   What what_;
   Sequences sequences_;
   Rows rows_;
-  std::vector<backend::Segment> segments_;
+  std::vector<backend::SequenceChunk> batch_;
   size_t next_ = 0;
   uint64_t done_ = 0, all_ = 0;
 };

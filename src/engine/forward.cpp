@@ -58,8 +58,8 @@ void ForwardPass::begin(int32_t max_tokens) {
   const backend::Limits& limits = model_.executor().limits();
   appends_.clear();
   tokens_ = 0;
-  tokens_left_ = max_tokens > 0 ? std::min(max_tokens, limits.rows) : limits.rows;
-  outputs_left_ = limits.wanted;
+  tokens_left_ = max_tokens > 0 ? std::min(max_tokens, limits.tokens) : limits.tokens;
+  outputs_left_ = limits.outputs;
 }
 
 void ForwardPass::fill(std::span<Append* const> queue) {
@@ -134,15 +134,15 @@ void ForwardPass::run_together(std::span<Append* const> appends,
 
 Result<void> ForwardPass::compute(backend::Workspace* workspace, std::span<Append* const> appends,
                                   std::span<backend::OpCost> op_costs) {
-  segments_.clear();
+  batch_.clear();
   for (const Append* a : appends) {
     cache::CacheSet& caches = a->session->timeline().caches;
-    segments_.push_back(
+    batch_.push_back(
         {&caches, caches.length(),
          a->tokens.subspan(static_cast<size_t>(a->done), static_cast<size_t>(a->chunk)),
          a->outputs});
   }
-  return model_.run(*workspace, segments_, op_costs);
+  return model_.run(*workspace, batch_, op_costs);
 }
 
 void ForwardPass::read(const backend::Workspace& workspace, std::span<Append* const> appends) {

@@ -82,7 +82,7 @@ class ForwardPass {
 
   const ModelImpl& model_;
   std::vector<Append*> appends_;
-  std::vector<backend::Segment> segments_;
+  std::vector<backend::SequenceChunk> batch_;
   int64_t tokens_ = 0, tokens_left_ = 0, outputs_left_ = 0;
 };
 

@@ -1,7 +1,8 @@
 // Probabilities from raw logits, for whoever holds a row: checks the row's size against the model
 // and leaves the arithmetic to sample/logprobs.
-#include "base/float_mode.h"
 #include "culet/logprobs.h"
+
+#include "base/float_mode.h"
 #include "engine/model_impl.h"
 #include "sample/logprobs.h"
 

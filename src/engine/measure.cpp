@@ -62,8 +62,9 @@ uint64_t row_operations(const model::LoadedModel& model, const plan::Op& op) {
   return sum;
 }
 
-bool wanted_rows_only(const plan::Plan& plan, const plan::Op& op) {
-  return !op.in.empty() && plan.values[static_cast<size_t>(op.in[0])].rows == plan::RowSet::kWanted;
+bool outputs_only(const plan::Plan& plan, const plan::Op& op) {
+  return !op.in.empty() &&
+         plan.values[static_cast<size_t>(op.in[0])].rows == plan::TokenSet::kOutputs;
 }
 
 // Rows that the token at `position` sees.
@@ -152,7 +153,7 @@ void count(const model::LoadedModel& model, size_t index, const Passes& p, uint6
            OpTime* time) {
   const plan::Plan& plan = model.compiled.plan;
   const plan::Op& op = plan.ops[index];
-  const bool wanted = wanted_rows_only(plan, op);
+  const bool wanted = outputs_only(plan, op);
   const auto rows = static_cast<uint64_t>(wanted ? p.logits : p.rows);
   const uint64_t weight_bytes = model.executor->note(index).weight_bytes;
   const bool by_row = op.kind == OpKind::embed || op.kind == OpKind::gather;
@@ -210,8 +211,7 @@ Costs costs(const Model& model) {
     const plan::Op& op = plan.ops[i];
     if (loaded.executor) costs.token_bytes += loaded.executor->note(i).weight_bytes;
     const uint64_t operations = engine::row_operations(loaded, op);
-    (engine::wanted_rows_only(plan, op) ? costs.logits_operations : costs.row_operations) +=
-        operations;
+    (engine::outputs_only(plan, op) ? costs.logits_operations : costs.row_operations) += operations;
     if (engine::is_product(op.kind)) {
       costs.logits_type = quant::type_info(engine::tensor(loaded, op.weights[0])->type).name;
     }
@@ -284,7 +284,7 @@ Result<Profile> profile(Session& session, std::span<const Token> prompt,
   passes.first = session.length();
   passes.rows = static_cast<int64_t>(prompt.size());
   passes.caches = engine::cache_options(session.options());
-  passes.ubatch_size = model.executor().limits().rows;
+  passes.ubatch_size = model.executor().limits().tokens;
   passes.logits = std::min<int64_t>(passes.rows, 1);
   Profile result;
   std::vector<backend::OpCost> costs(ops);

@@ -126,7 +126,7 @@ Result<ContextMemory> context_memory(const ModelImpl& model, const SessionOption
   const cache::CacheOptions caches = cache_options(options);
   const int64_t tokens = options.stream ? kUnderWay : options.context;
   const int64_t ubatch_size =
-      loaded.executor ? loaded.executor->limits().rows : backend::Limits{}.rows;
+      loaded.executor ? loaded.executor->limits().tokens : backend::Limits{}.tokens;
   ContextMemory memory;
   const auto add = [&memory](const LayerMemory& layer, const cache::LayerBytes& bytes) {
     auto at = std::find_if(memory.layers.begin(), memory.layers.end(), [&](const LayerMemory& l) {

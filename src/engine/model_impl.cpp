@@ -54,7 +54,8 @@ void WorkspaceLease::give_back() {
   model_->idle_.push_back(std::move(counted_));
 }
 
-Result<void> ModelImpl::run(backend::Workspace& workspace, std::span<const backend::Segment> batch,
+Result<void> ModelImpl::run(backend::Workspace& workspace,
+                            std::span<const backend::SequenceChunk> batch,
                             std::span<backend::OpCost> op_costs) const {
   const std::lock_guard lock(pass_mutex_);
   return executor().run(workspace, batch, op_costs);

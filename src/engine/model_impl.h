@@ -68,7 +68,7 @@ class ModelImpl final {
   bool is_finite(std::span<const float> row) const;
   // One forward pass at a time: a second caller waits. op_costs, [ops of the plan] or empty: what
   // each op takes is added to it.
-  Result<void> run(backend::Workspace& workspace, std::span<const backend::Segment> batch,
+  Result<void> run(backend::Workspace& workspace, std::span<const backend::SequenceChunk> batch,
                    std::span<backend::OpCost> op_costs = {}) const;
 
  private:

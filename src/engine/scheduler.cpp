@@ -70,8 +70,7 @@ void Scheduler::Impl::compute(StepReport* report) {
   if (pass.empty()) return;
   const auto start = std::chrono::steady_clock::now();
   pass.run();
-  report->seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double token_seconds = report->seconds / static_cast<double>(pass.tokens());
   for (const auto& sequence : active) {
     const engine::Append* append = sequence->append();

@@ -46,8 +46,8 @@ class Answer final {
       mask_->allow_all();
       CULET_TRY_VOID(options_.mask(tokens_, &*mask_));
     }
-    CULET_TRY(const Token token, sampler_.pick(session.logits(), session.tokens(),
-                                               mask_ ? &*mask_ : nullptr));
+    CULET_TRY(const Token token,
+              sampler_.pick(session.logits(), session.tokens(), mask_ ? &*mask_ : nullptr));
     if (vocabulary_.is_end_of_generation(token)) return std::optional<Token>();
     return std::optional<Token>(token);
   }
@@ -124,9 +124,10 @@ Result<std::unique_ptr<Sequence>> Sequence::make(SequenceId id, SequenceRequest 
     const Model& model = *session.model();
     CULET_TRY_VOID(check_room(session, sequence->append_.size()));
     CULET_TRY(Sampler sampler, Sampler::make(model.vocabulary(), asked.generate->sampling));
-    CULET_TRY(TextStream text, TextStream::make(model.vocabulary(), {.stops = asked.generate->stop}));
-    sequence->answer_ = std::make_unique<Answer>(model, *asked.generate, std::move(sampler),
-                                                 std::move(text));
+    CULET_TRY(TextStream text,
+              TextStream::make(model.vocabulary(), {.stops = asked.generate->stop}));
+    sequence->answer_ =
+        std::make_unique<Answer>(model, *asked.generate, std::move(sampler), std::move(text));
   }
   CULET_TRY_VOID(check_append(session, asked.tokens, asked.on_hidden != nullptr));
   return sequence;

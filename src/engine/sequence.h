@@ -46,7 +46,7 @@ class Sequence final {
 
   Sequence(SequenceId id, SequenceRequest request);
   bool emit(const Event& event) { return !request_.on_event || request_.on_event(event); }
-  void appended();   // the append is finished
+  void appended();  // the append is finished
   void next_token();
   Result<std::optional<Token>> draw();
   void end(FinishReason reason);

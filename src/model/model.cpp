@@ -31,7 +31,7 @@ constexpr size_t kShownName = 200;  // bytes of a model's own name
 
 constexpr int kMaxThreads = 1024;
 constexpr int32_t kMaxPassRows = 8192;
-constexpr int32_t kMaxWantedRows = 64;
+constexpr int32_t kMaxOutputs = 64;
 constexpr int64_t kMaxSequence = 32768;  // tokens of an encoder's sequence, which is one pass
 
 // Says which model file an error of a lower stage is about, unless it does already.
@@ -392,8 +392,8 @@ Result<void> start_pool(int threads, LoadedModel* model) {
 
 backend::PrepareOptions prepare_options(const ModelOptions& options, int32_t rows) {
   backend::PrepareOptions prepare;
-  prepare.limits.rows = rows;
-  prepare.limits.wanted = std::min(prepare.limits.rows, kMaxWantedRows);
+  prepare.limits.tokens = rows;
+  prepare.limits.outputs = std::min(prepare.limits.tokens, kMaxOutputs);
   prepare.precise = options.precise;
   prepare.repack = options.repack;
   return prepare;
@@ -435,7 +435,7 @@ Result<void> prepare(const ModelOptions& options, LoadedModel* model) {
   backend::PrepareOptions prepare = prepare_options(options, most_rows(*model));
   if (options.progress) {
     prepare.progress = [&options](uint64_t done, uint64_t all) {
-      options.progress({"loading", done, all});
+      return options.progress({"loading", done, all});
     };
   }
   CULET_TRY(model->executor, backend::Executor::prepare(model->compiled.plan, model->tensors(),
@@ -490,7 +490,7 @@ Result<void> read_text(const ModelOptions& options, LoadedModel* model) {
 
 int32_t ubatch_size(const ModelOptions& options, const LoadedModel& model) {
   if (model.target) return 1;
-  return options.ubatch_size > 0 ? options.ubatch_size : backend::Limits{}.rows;
+  return options.ubatch_size > 0 ? options.ubatch_size : backend::Limits{}.tokens;
 }
 
 Result<void> read(const ModelOptions& options, LoadedModel* model) {
@@ -513,7 +513,7 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
 int64_t longest_sequence(const LoadedModel& model) {
   if (model.compiled.plan.kind != "encoder" || !model.executor) return 0;
   const int64_t most =
-      std::min<int64_t>(model.executor->limits().rows, model.executor->positions());
+      std::min<int64_t>(model.executor->limits().tokens, model.executor->positions());
   const int64_t trained = model.compiled.context_length;
   return trained > 0 ? std::min(trained, most) : most;
 }

@@ -38,9 +38,9 @@ struct LoadedModel {
   uint64_t memory_limit = 0;  // ModelOptions'
   // Of all sessions, and the account of the workspaces; none when text_only.
   std::shared_ptr<cache::MemoryPool> memory;
-  int64_t context = 0;        // that the plan was made for; matters if its ropes depend on it
-  int32_t ubatch_size = 0;      // rows that a pass is filled to; one sequence of an encoder may have
-                              // more, up to the executor's limit
+  int64_t context = 0;      // that the plan was made for; matters if its ropes depend on it
+  int32_t ubatch_size = 0;  // rows that a pass is filled to; one sequence of an encoder may have
+                            // more, up to the executor's limit
   // At most one of the two: the template, or why the one in the file cannot be used.
   std::shared_ptr<const chat::ChatTemplate> chat;
   // The file's own for conversations with tools, where it has one of the name "tool_use".
@@ -51,8 +51,8 @@ struct LoadedModel {
   plan::Tensors tensors() const { return {file, target ? &target->file : nullptr}; }
 };
 
-// kExhausted "WHAT needs X, and ... Y; ADVICE", if `bytes` are more than `limit`; limit 0: more than
-// the system has left.
+// kExhausted "WHAT needs X, and ... Y; ADVICE", if `bytes` are more than `limit`; limit 0: more
+// than the system has left.
 Result<void> check_memory(uint64_t limit, uint64_t bytes, const std::string& what,
                           const std::string& advice);
 

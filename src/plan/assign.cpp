@@ -129,15 +129,15 @@ void assign(Plan* plan) {
     for (ValueId id : plan->ops[k].out) {
       Value& v = plan->values[static_cast<size_t>(id)];
       v.row_bytes = row_bytes(v);
-      v.offset = arenas[v.rows == RowSet::kWanted ? 1 : 0].take(v.row_bytes);
+      v.offset = arenas[v.rows == TokenSet::kOutputs ? 1 : 0].take(v.row_bytes);
     }
     for (ValueId id : ends[k]) {
       const Value& v = plan->values[static_cast<size_t>(id)];
-      arenas[v.rows == RowSet::kWanted ? 1 : 0].give(v.offset, v.row_bytes);
+      arenas[v.rows == TokenSet::kOutputs ? 1 : 0].give(v.offset, v.row_bytes);
     }
   }
-  plan->arena_row_bytes_all = arenas[0].end();
-  plan->arena_row_bytes_wanted = arenas[1].end();
+  plan->arena_token_bytes = arenas[0].end();
+  plan->arena_output_bytes = arenas[1].end();
 }
 
 void verify(const Plan& plan) {

@@ -12,7 +12,7 @@ std::string value_text(const Plan& plan, ValueId id) {
   std::string dims;
   for (int32_t d = 0; d < v.rank; ++d)
     dims += fmt::format("{}{}", d ? "," : "", v.dims[static_cast<size_t>(d)]);
-  return fmt::format("{}%{}[{}{}{}]@{}", v.name, id, v.rows == RowSet::kWanted ? "wanted:" : "",
+  return fmt::format("{}%{}[{}{}{}]@{}", v.name, id, v.rows == TokenSet::kOutputs ? "wanted:" : "",
                      dims, v.form == Form::kQuantized ? " int8" : "", v.offset);
 }
 
@@ -114,8 +114,8 @@ std::string explain(const Plan& plan, const Tensors& tensors,
   std::string out = fmt::format(
       "architecture {} ({}), {} layers, {} operations, arena {} bytes a row + {} a wanted row, "
       "text sha256 {}\n",
-      plan.architecture, plan.kind, plan.n_layers, plan.ops.size(), plan.arena_row_bytes_all,
-      plan.arena_row_bytes_wanted, plan.source_sha256);
+      plan.architecture, plan.kind, plan.n_layers, plan.ops.size(), plan.arena_token_bytes,
+      plan.arena_output_bytes, plan.source_sha256);
   int32_t layer = -2, line = -1;
   for (size_t k = 0; k < plan.ops.size(); ++k) {
     const Op& op = plan.ops[k];

@@ -117,7 +117,7 @@ TEST(Families, LlamaIsWhatItsFileSays) {
   const auto vocabulary = static_cast<int32_t>(model->file.tensor("token_embd.weight")->dims[1]);
   EXPECT_EQ(value(plan, plan.output("logits")).width, vocabulary);
   EXPECT_EQ(value(plan, plan.output("hidden")).width, width);
-  EXPECT_EQ(value(plan, plan.output("logits")).rows, RowSet::kWanted);
+  EXPECT_EQ(value(plan, plan.output("logits")).rows, TokenSet::kOutputs);
 }
 
 TEST(Families, Llama3RopeReadsTheFactors) {
@@ -155,10 +155,10 @@ TEST(Families, SelectRowsStandsRightBehindTheLastAppend) {
     for (size_t k = last + 1; k < plan.ops.size(); ++k) {
       if (plan.ops[k].kind != OpKind::select_rows) behind = true;
       EXPECT_FALSE(behind && plan.ops[k].kind == OpKind::select_rows);
-      for (ValueId v : plan.ops[k].out) EXPECT_EQ(value(plan, v).rows, RowSet::kWanted);
+      for (ValueId v : plan.ops[k].out) EXPECT_EQ(value(plan, v).rows, TokenSet::kOutputs);
     }
     for (size_t k = 0; k <= last; ++k)
-      for (ValueId v : plan.ops[k].out) EXPECT_EQ(value(plan, v).rows, RowSet::kAll);
+      for (ValueId v : plan.ops[k].out) EXPECT_EQ(value(plan, v).rows, TokenSet::kAll);
   }
 }
 
@@ -440,7 +440,7 @@ TEST(Families, EncodersHaveNoCacheAndKeepEveryRow) {
     EXPECT_EQ(plan.kind, "encoder");
     EXPECT_TRUE(plan.caches.empty());
     EXPECT_EQ(count(plan, OpKind::select_rows), 0);
-    EXPECT_EQ(value(plan, plan.output("hidden")).rows, RowSet::kAll);
+    EXPECT_EQ(value(plan, plan.output("hidden")).rows, TokenSet::kAll);
     EXPECT_EQ(value(plan, plan.output("hidden")).width, 64);
     EXPECT_EQ(plan.output("logits"), kNone);
   }
@@ -468,7 +468,7 @@ TEST(Families, EncodersPoolAsTheirFilesSay) {
     ASSERT_EQ(pools.size(), 1u) << header;
     EXPECT_EQ(pools[0]->attr.as<PoolAttributes>().mean, mean);
     EXPECT_EQ(pools[0]->in[0], plan.output("hidden"));
-    EXPECT_EQ(value(plan, plan.output("pooled")).rows, RowSet::kWanted);
+    EXPECT_EQ(value(plan, plan.output("pooled")).rows, TokenSet::kOutputs);
     EXPECT_EQ(count(plan, OpKind::sqrt), arch == std::string("gemma-embedding") ? 1 : 0);
   }
 }
@@ -500,7 +500,7 @@ TEST(Families, GemmaEmbeddingProjectsWhereTheFileHasDenseLayers) {
   EXPECT_EQ(testing::PrintToString(c->warnings), "{}");
   const auto products = ops_of(c->plan, OpKind::linear, kNone);
   ASSERT_EQ(products.size(), 2u);
-  for (const Op* op : products) EXPECT_EQ(value(c->plan, op->out[0]).rows, RowSet::kWanted);
+  for (const Op* op : products) EXPECT_EQ(value(c->plan, op->out[0]).rows, TokenSet::kOutputs);
   EXPECT_EQ(value(c->plan, c->plan.output("pooled")).width, 32);
   const auto missing = compile(builtin(), half->file, {});
   ASSERT_FALSE(missing);

@@ -197,7 +197,7 @@ TEST(Assign, TheArenaIsReused) {
   int64_t all = 0;
   for (const Op& op : p.ops)
     for (ValueId v : op.out) all += value(p, v).row_bytes;
-  EXPECT_LT(p.arena_row_bytes_all + p.arena_row_bytes_wanted, all / 2);
+  EXPECT_LT(p.arena_token_bytes + p.arena_output_bytes, all / 2);
 }
 
 }  // namespace

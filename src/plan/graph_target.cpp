@@ -81,7 +81,7 @@ ValueId TargetModel::input(std::string_view name, SourceLocation p) {
   const ValueId theirs = target_.plan->output(kHandedOver);
   const Value& t = target_.plan->values[static_cast<size_t>(theirs)];
   const ValueId out =
-      writer_.add(writer_.op(OpKind::input, p), Shape{t.dims, t.rank}, RowSet::kAll);
+      writer_.add(writer_.op(OpKind::input, p), Shape{t.dims, t.rank}, TokenSet::kAll);
   writer_.at(out).name = name;
   return out;
 }

@@ -172,7 +172,7 @@ Result<std::vector<ValueId>> GraphValues::layer_slice(const Expr& e) {
   op.in = {v};
   op.attr = ColumnsAttributes{static_cast<int32_t>(index * rest.width()),
                               static_cast<int32_t>(rest.width())};
-  const RowSet rows = writer_.at(v).rows;
+  const TokenSet rows = writer_.at(v).rows;
   return std::vector<ValueId>{writer_.add(std::move(op), rest, rows)};
 }
 

@@ -42,7 +42,7 @@ Op GraphWriter::op(OpKind kind, SourceLocation p) const {
   return make_op(kind, layer_, arch_.files[static_cast<size_t>(p.file)].first_line + p.line);
 }
 
-ValueId GraphWriter::new_value(const Shape& s, RowSet rows) {
+ValueId GraphWriter::new_value(const Shape& s, TokenSet rows) {
   Value v;
   v.rows = rows;
   v.dims = s.dims, v.rank = s.rank, v.width = static_cast<int32_t>(s.width());
@@ -50,7 +50,7 @@ ValueId GraphWriter::new_value(const Shape& s, RowSet rows) {
   return static_cast<ValueId>(plan_.values.size()) - 1;
 }
 
-ValueId GraphWriter::add(Op op, const Shape& result, RowSet rows) {
+ValueId GraphWriter::add(Op op, const Shape& result, TokenSet rows) {
   const ValueId out = new_value(result, rows);
   op.out = {out};
   plan_.ops.push_back(std::move(op));

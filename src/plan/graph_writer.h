@@ -40,7 +40,7 @@ class GraphWriter {
   // An op of this layer and line, with the attributes of its kind and without operands.
   Op op(OpKind kind, SourceLocation p) const;
   // Appends an op whose one result has the given shape; no rule is asked.
-  ValueId add(Op op, const Shape& result, RowSet rows);
+  ValueId add(Op op, const Shape& result, TokenSet rows);
   // Appends an op as its shape rule says, which may complete its attributes. Gives its results.
   Result<std::vector<ValueId>> emit(Op op, ShapeCall call, SourceLocation p);
   // The index of a table of angles; equal ones are one.
@@ -52,7 +52,7 @@ class GraphWriter {
   void note_context(int64_t uses);
 
  private:
-  ValueId new_value(const Shape& s, RowSet rows);
+  ValueId new_value(const Shape& s, TokenSet rows);
 
   Hyperparameters& hparams_;
   const ArchFile& arch_;

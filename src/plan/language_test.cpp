@@ -488,8 +488,8 @@ TEST(Language, PoolMakesOneRowOfEachSequence) {
   const Plan p = plan_of(encoder(
       "  p = (pool(x, how=mean) as [2, 4])[1]\n  output pooled = -p / sqrt(row_mean(p * p))\n"));
   ASSERT_EQ(count(p, OpKind::pool), 1);
-  EXPECT_EQ(value(p, p.output("hidden")).rows, RowSet::kAll);
-  EXPECT_EQ(value(p, p.output("pooled")).rows, RowSet::kWanted);
+  EXPECT_EQ(value(p, p.output("hidden")).rows, TokenSet::kAll);
+  EXPECT_EQ(value(p, p.output("pooled")).rows, TokenSet::kOutputs);
   EXPECT_EQ(value(p, p.output("pooled")).width, 4);
   const auto refused = [&](const std::string& line, const std::string& part) {
     expect_error(encoder("  " + line + "\n"), "14:", part);
@@ -628,9 +628,9 @@ TEST(Language, RowsMadeBehindTheLastAppendAreSelectedToo) {
                              "  output logits = rms_norm(x, output_norm, eps)\n"));
   const auto embeds = ops_of(p, OpKind::embed);
   ASSERT_EQ(embeds.size(), 2u);
-  EXPECT_EQ(value(p, embeds[1]->out[0]).rows, RowSet::kAll);
+  EXPECT_EQ(value(p, embeds[1]->out[0]).rows, TokenSet::kAll);
   EXPECT_EQ(count(p, OpKind::select_rows), 2);
-  EXPECT_EQ(value(p, p.output("logits")).rows, RowSet::kWanted);
+  EXPECT_EQ(value(p, p.output("logits")).rows, TokenSet::kOutputs);
 }
 
 TEST(Language, LayersWithoutOps) {

@@ -104,7 +104,7 @@ void select_rows(Plan* plan) {
     Op op = make_op(OpKind::select_rows, behind.layer, behind.line);
     op.in = {v};
     op.out = {clone(plan, v)};
-    plan->values[static_cast<size_t>(op.out[0])].rows = RowSet::kWanted;
+    plan->values[static_cast<size_t>(op.out[0])].rows = TokenSet::kOutputs;
     selected[static_cast<size_t>(v)] = op.out[0];
     return op;
   };
@@ -121,7 +121,7 @@ void select_rows(Plan* plan) {
     const bool source = op.in.empty();  // embed and the like make every row, wherever they stand
     for (ValueId v : op.out) {
       all_rows[static_cast<size_t>(v)] = source;
-      if (!source) plan->values[static_cast<size_t>(v)].rows = RowSet::kWanted;
+      if (!source) plan->values[static_cast<size_t>(v)].rows = TokenSet::kOutputs;
     }
     rest.push_back(std::move(op));
     if (!source) continue;

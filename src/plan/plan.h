@@ -53,7 +53,7 @@ Attributes attributes_of(OpKind kind);  // the kind's own struct, with defaults
 // Rows of a value: every row of the step, or only the rows whose outputs somebody wants
 // (after the select_rows ops that the compiler inserts behind the last write to a cache; in an
 // encoder one row of each sequence whose vector is wanted, behind pool).
-enum class RowSet : uint8_t { kAll, kWanted };
+enum class TokenSet : uint8_t { kAll, kOutputs };
 enum class Form : uint8_t {
   kF32,        // [rows, width] float
   kQuantized,  // kernels::QuantRows of [rows, width]
@@ -65,7 +65,7 @@ struct Value {
   int32_t rank = 1;
   int32_t width = 0;  // product of dims
   Form form = Form::kF32;
-  RowSet rows = RowSet::kAll;
+  TokenSet rows = TokenSet::kAll;
   int64_t offset = kNone;  // bytes a row from the arena's start, multiple of 64 (assign)
   int64_t row_bytes = 0;   // bytes a row takes in the arena, multiple of 64
 };
@@ -138,9 +138,9 @@ struct Plan {
   // Why this model cannot run as an endless stream: "the rotary factors depend on the length of the
   // context (phi3.arch:9: let long = ...)". Empty: nothing in the plan says that it cannot.
   std::string no_stream;
-  int64_t arena_row_bytes_all = 0;     // arena = rows * this for kAll values (offsets below) ...
-  int64_t arena_row_bytes_wanted = 0;  // ... followed by wanted * this for kWanted values
-  std::vector<std::string> source;     // flattened text, line by line (source[0] is line 1)
+  int64_t arena_token_bytes = 0;    // arena = rows * this for kAll values (offsets below) ...
+  int64_t arena_output_bytes = 0;   // ... followed by wanted * this for kOutputs values
+  std::vector<std::string> source;  // flattened text, line by line (source[0] is line 1)
   std::string source_sha256;
 
   ValueId output(std::string_view name) const {

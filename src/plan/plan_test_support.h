@@ -210,12 +210,11 @@ inline void check_plan(const Plan& plan) {
   for (size_t a = 0; a < plan.values.size(); ++a) {
     if (life[a].first > forever) continue;
     const Value& x = plan.values[a];
-    const bool wanted = x.rows == RowSet::kWanted;
+    const bool wanted = x.rows == TokenSet::kOutputs;
     ASSERT_EQ(x.offset % 64, 0);
     ASSERT_GE(x.offset, 0);
     ASSERT_GE(x.row_bytes, x.form == Form::kF32 ? x.width * 4 : x.width);
-    ASSERT_LE(x.offset + x.row_bytes,
-              wanted ? plan.arena_row_bytes_wanted : plan.arena_row_bytes_all);
+    ASSERT_LE(x.offset + x.row_bytes, wanted ? plan.arena_output_bytes : plan.arena_token_bytes);
     for (size_t b = a + 1; b < plan.values.size(); ++b) {
       if (life[b].first > forever || plan.values[b].rows != x.rows) continue;
       if (life[a].second < life[b].first || life[b].second < life[a].first) continue;

@@ -310,7 +310,7 @@ Result<void> short_conv(ShapeCall* c) {
 Result<void> rows_rule(ShapeCall* c) {
   static constexpr OpKind kOfTokens[] = {OpKind::pool, OpKind::rope, OpKind::attend, OpKind::append,
                                          OpKind::short_conv};
-  const auto pooled = [](RowSet rows) { return rows == RowSet::kWanted; };
+  const auto pooled = [](TokenSet rows) { return rows == TokenSet::kOutputs; };
   const bool any = std::any_of(c->in_rows.begin(), c->in_rows.end(), pooled);
   if (any && !std::all_of(c->in_rows.begin(), c->in_rows.end(), pooled))
     return bad("one operand has a row of each token, another one of each sequence, as pool makes");
@@ -321,7 +321,7 @@ Result<void> rows_rule(ShapeCall* c) {
         fmt::format("{} takes a row of each token; this value has one of each sequence, as "
                     "pool makes",
                     op_name(c->op->kind)));
-  c->out_rows = any || c->op->kind == OpKind::pool ? RowSet::kWanted : RowSet::kAll;
+  c->out_rows = any || c->op->kind == OpKind::pool ? TokenSet::kOutputs : TokenSet::kAll;
   return {};
 }
 
@@ -395,7 +395,7 @@ Result<void> apply_shape_rule(ShapeCall* call) {
 
 Result<void> check_output(std::string_view name, std::string_view kind, const Value& value) {
   if (kind != "encoder") return {};
-  const bool pooled = value.rows == RowSet::kWanted;
+  const bool pooled = value.rows == TokenSet::kOutputs;
   if (name == "hidden" && pooled)
     return bad("'hidden' has a row of each token; what pool makes is the output 'pooled'");
   if (name == "pooled" && (!pooled || value.rank != 1))

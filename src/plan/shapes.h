@@ -28,7 +28,7 @@ Shape vector_shape(int64_t width);
 struct ShapeCall {
   Op* op = nullptr;
   std::vector<Shape> in;                           // of the values
-  std::vector<RowSet> in_rows;                     // likewise
+  std::vector<TokenSet> in_rows;                   // likewise
   std::vector<const format::TensorInfo*> weights;  // nullptr: left out
   std::vector<std::string> weight_names;
   std::vector<double> hparams;     // positional hyperparameters, in order
@@ -37,7 +37,7 @@ struct ShapeCall {
   int32_t state_rows = 0, state_width = 0;
   int32_t routed = 0;  // experts: how many the route behind its second operand chose from
   std::vector<Shape> out;
-  RowSet out_rows = RowSet::kAll;  // kWanted: behind pool
+  TokenSet out_rows = TokenSet::kAll;  // kOutputs: behind pool
 };
 
 Result<void> apply_shape_rule(ShapeCall* call);

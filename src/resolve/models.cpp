@@ -22,8 +22,7 @@ Result<std::string> model_sha256(const ModelRef& model, const ProgressFn& progre
   return resolve::model_sha256(resolve::places_from_environment(), model, progress);
 }
 
-Result<std::vector<FileDigest>> model_digests(const ModelRef& model,
-                                              const ProgressFn& progress) {
+Result<std::vector<FileDigest>> model_digests(const ModelRef& model, const ProgressFn& progress) {
   return resolve::model_digests(resolve::places_from_environment(), model, progress);
 }
 

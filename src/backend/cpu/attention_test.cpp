@@ -41,7 +41,7 @@ struct AttentionModel {
         {"kv", 0, s.window > 0 ? plan::CachePolicy::kWindow : plan::CachePolicy::kGlobal, s.window,
          s.kv_heads, s.head_dim, s.value_dim});
     model.op(OpKind::append, {k, v}, {}, {}, plan::AppendAttributes{cache});
-    const RowSet rows = s.wanted_only ? RowSet::kWanted : RowSet::kAll;
+    const TokenSet rows = s.wanted_only ? TokenSet::kOutputs : TokenSet::kAll;
     if (s.wanted_only) q = select(q, {s.heads, s.head_dim});
     ValueId y = model.value({s.heads * s.value_dim}, rows);
     plan::AttendAttributes attr;
@@ -71,7 +71,7 @@ struct AttentionModel {
     return v;
   }
   ValueId select(ValueId in, std::vector<int32_t> dims) {
-    const ValueId v = model.value(std::move(dims), RowSet::kWanted);
+    const ValueId v = model.value(std::move(dims), TokenSet::kOutputs);
     model.op(OpKind::select_rows, {in}, {v});
     return v;
   }
@@ -200,8 +200,8 @@ TEST(Attention, ThreadsAndPassesChangeNothing) {
         for (size_t i = 0; i < 4900; i += pass) {  // the last row of each pass only
           const size_t n = std::min(pass, 4900 - i);
           const std::vector<int32_t> wanted = {static_cast<int32_t>(n) - 1};
-          const Segment s{caches.get(), static_cast<int64_t>(i), std::span(tokens).subspan(i, n),
-                          wanted};
+          const SequenceChunk s{caches.get(), static_cast<int64_t>(i),
+                                std::span(tokens).subspan(i, n), wanted};
           ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));
         }
         got =
@@ -231,7 +231,7 @@ const AttentionShape kEncoders[] = {
 
 // Sequences as one pass, one behind another.
 std::vector<std::vector<float>> encode(Prepared* p, const std::vector<std::vector<int32_t>>& all) {
-  std::vector<Segment> batch;
+  std::vector<SequenceChunk> batch;
   for (const auto& tokens : all) batch.push_back({nullptr, 0, tokens, {}});
   const auto ran = p->executor->run(*p->workspace, batch);
   EXPECT_TRUE(ran) << (ran ? "" : ran.error().message);
@@ -294,7 +294,7 @@ TEST(OwnKeys, ThreadsAndCompanyChangeNothing) {
     for (uint32_t i = 0; i < 80; ++i) sequences.push_back(some_tokens(i % 3 ? 1 : 7 * i % 67, i));
     std::vector<std::vector<float>> want;
     for (int threads : {1, 2, 3, 4}) {
-      Prepared p(m.model, threads, {.rows = 3500, .wanted = 1});
+      Prepared p(m.model, threads, {.tokens = 3500, .outputs = 1});
       const auto together = encode(&p, sequences);
       if (want.empty()) {
         for (const auto& tokens : sequences) want.push_back(encode(&p, {tokens})[0]);
@@ -335,10 +335,10 @@ TEST(OwnKeys, APassAllocatesNothing) {
   AttentionModel m(kEncoders[3]);
   Prepared p(m.model, 2);
   const std::vector<int32_t> tokens = some_tokens(100);
-  const Segment segment{nullptr, 0, tokens, {}};
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(p.executor->run(*p.workspace, {&segment, 1}));
+  const SequenceChunk sequence{nullptr, 0, tokens, {}};
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(p.executor->run(*p.workspace, {&sequence, 1}));
   const int64_t before = allocation_count();
-  ASSERT_TRUE(p.executor->run(*p.workspace, {&segment, 1}));
+  ASSERT_TRUE(p.executor->run(*p.workspace, {&sequence, 1}));
   EXPECT_EQ(allocation_count(), before);
 }
 

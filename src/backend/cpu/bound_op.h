@@ -25,7 +25,7 @@
 
 namespace culet::backend {
 
-constexpr int kRowSets = 2;  // plan::RowSet as an index
+constexpr int kRowSets = 2;  // plan::TokenSet as an index
 
 // Where a value lies. With R rows of its set in this step, value v of set s starts at
 // arena[s] + offset * R; its rows follow each other without gaps: [R, width] floats.
@@ -34,7 +34,7 @@ struct Slot {
   int64_t row_bytes = 0;
   int32_t width = 0;
   int32_t last = 0;  // length of the last axis; width / last vectors a row
-  plan::RowSet rows = plan::RowSet::kAll;
+  plan::TokenSet rows = plan::TokenSet::kAll;
   plan::Form form = plan::Form::kF32;
 };
 
@@ -70,12 +70,12 @@ struct BoundOp {
   int32_t op = 0;               // index in the plan
 };
 
-// A segment's rows in one row set.
-struct SegmentRows {
+// A sequence's rows in one row set.
+struct SequenceRows {
   int64_t first = 0, count = 0;
 };
 
-// A segment's entries in Step::entries.
+// A sequence's entries in Step::entries.
 struct AttendSegment {
   size_t first = 0, count = 0;
 };
@@ -84,15 +84,15 @@ struct AttendSegment {
 struct Step {
   const kernels::Kernels* k;
   base::ThreadPool* pool;
-  std::span<const Segment> batch;
+  std::span<const SequenceChunk> batch;
   int64_t rows[kRowSets];  // rows of each set
   uint8_t* arena[kRowSets];
-  const int32_t* tokens;                  // [rows of kAll]
-  const int64_t* positions[kRowSets];     // [rows]
-  const int32_t* source[kRowSets];        // [rows] the row's index among all rows
-  const SegmentRows* segments[kRowSets];  // [batch]
-  const float* const* rope_tables;        // by Plan::ropes: [rows of kAll, dims]
-  const float* const* sink_tables;        // the same at the sink position; rows of streams only
+  const int32_t* tokens;                    // [rows of kAll]
+  const int64_t* positions[kRowSets];       // [rows]
+  const int32_t* source[kRowSets];          // [rows] the row's index among all rows
+  const SequenceRows* sequences[kRowSets];  // [batch]
+  const float* const* rope_tables;          // by Plan::ropes: [rows of kAll, dims]
+  const float* const* sink_tables;          // the same at the sink position; rows of streams only
   const int32_t* rope_dims;
   std::vector<kernels::KvEntry>* entries;  // scratch of attend
   std::vector<AttendSegment>* attend_segments;
@@ -116,13 +116,13 @@ struct Step {
   }
 };
 
-// The caches that a segment's rows read; null for an encoder.
-inline const cache::CacheSet* caches_of(const Segment& segment) {
-  return segment.target != nullptr ? segment.target : segment.caches;
+// The caches that a sequence's rows read; null for an encoder.
+inline const cache::CacheSet* caches_of(const SequenceChunk& sequence) {
+  return sequence.target != nullptr ? sequence.target : sequence.caches;
 }
-// Whether a segment's session follows an endless stream.
-inline bool streams(const Segment& segment) {
-  return caches_of(segment) != nullptr && caches_of(segment)->options().stream.has_value();
+// Whether a sequence's session follows an endless stream.
+inline bool streams(const SequenceChunk& sequence) {
+  return caches_of(sequence) != nullptr && caches_of(sequence)->options().stream.has_value();
 }
 
 // Work below this many floats (or as much in other units) stays on the calling thread: waking

@@ -17,8 +17,8 @@
 
 namespace culet::backend {
 
-constexpr int kAll = static_cast<int>(plan::RowSet::kAll);
-constexpr int kWanted = static_cast<int>(plan::RowSet::kWanted);
+constexpr int kAll = static_cast<int>(plan::TokenSet::kAll);
+constexpr int kOutputs = static_cast<int>(plan::TokenSet::kOutputs);
 constexpr int64_t kMostBytes = int64_t{1} << 42;  // address space of a workspace
 constexpr int64_t kLookedUpRows = 64;  // rows, before the pages of their embeddings are given back
 
@@ -28,7 +28,7 @@ struct Workspace {
   std::vector<int64_t> positions[kRowSets], sink_positions;  // sinks: of all rows
   std::vector<int64_t> reach;
   std::vector<int32_t> source[kRowSets];
-  std::vector<SegmentRows> segments[kRowSets];
+  std::vector<SequenceRows> sequences[kRowSets];
   std::vector<const float*> rope_tables, sink_tables;
   std::vector<kernels::KvEntry> entries;
   std::vector<AttendSegment> attend_segments;
@@ -47,7 +47,7 @@ struct WorkspaceSizes {
   int64_t own_keys = 0;
 
   uint64_t sum() const {
-    return static_cast<uint64_t>(arena[kAll] + arena[kWanted] + tables + scratch + shared +
+    return static_cast<uint64_t>(arena[kAll] + arena[kOutputs] + tables + scratch + shared +
                                  own_keys);
   }
 };
@@ -62,13 +62,13 @@ int64_t own_blocks(int64_t rows) {
 WorkspaceSizes workspace_sizes(const Binder& binder, const Limits& limits, int threads) {
   const plan::Plan& plan = binder.plan;
   WorkspaceSizes sizes;
-  sizes.arena[kAll] = limits.rows * plan.arena_row_bytes_all;
-  sizes.arena[kWanted] = limits.wanted * plan.arena_row_bytes_wanted;
-  for (const plan::RopeSpec& rope : plan.ropes) sizes.tables += 2 * limits.rows * rope.dims * 4;
-  sizes.worker_scratch = scratch_bytes(binder, limits.rows);
+  sizes.arena[kAll] = limits.tokens * plan.arena_token_bytes;
+  sizes.arena[kOutputs] = limits.outputs * plan.arena_output_bytes;
+  for (const plan::RopeSpec& rope : plan.ropes) sizes.tables += 2 * limits.tokens * rope.dims * 4;
+  sizes.worker_scratch = scratch_bytes(binder, limits.tokens);
   sizes.scratch = sizes.worker_scratch * threads;
-  sizes.shared = shared_bytes(binder, limits.rows, threads);
-  sizes.own_keys = own_blocks(limits.rows) * own_key_bytes(plan);
+  sizes.shared = shared_bytes(binder, limits.tokens, threads);
+  sizes.own_keys = own_blocks(limits.tokens) * own_key_bytes(plan);
   return sizes;
 }
 
@@ -84,11 +84,11 @@ struct Executor::Impl {
   Program program;
   WorkspaceSizes sizes;
 
-  Result<void> check(std::span<const Segment> batch) const;
-  Result<void> reserve(std::span<const Segment> batch) const;
-  void lay_out(std::span<const Segment> batch, Workspace* w) const;
+  Result<void> check(std::span<const SequenceChunk> batch) const;
+  Result<void> reserve(std::span<const SequenceChunk> batch) const;
+  void lay_out(std::span<const SequenceChunk> batch, Workspace* w) const;
   void make_tables(Workspace* w, Step* step) const;
-  Step step(std::span<const Segment> batch, Workspace* w) const;
+  Step step(std::span<const SequenceChunk> batch, Workspace* w) const;
 };
 
 Executor::Executor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -114,12 +114,12 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
                                                     base::ThreadPool& pool,
                                                     const PrepareOptions& options) {
   const Limits& limits = options.limits;
-  const int64_t row_bytes = plan.arena_row_bytes_all + plan.arena_row_bytes_wanted + 1;
-  if (limits.rows < 1 || limits.wanted < 1 ||
-      std::max(limits.rows, limits.wanted) > kMostBytes / row_bytes) {
+  const int64_t row_bytes = plan.arena_token_bytes + plan.arena_output_bytes + 1;
+  if (limits.tokens < 1 || limits.outputs < 1 ||
+      std::max(limits.tokens, limits.outputs) > kMostBytes / row_bytes) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("passes of {} rows with {} wanted cannot be prepared; use 256 and 64",
-                            limits.rows, limits.wanted));
+                            limits.tokens, limits.outputs));
   }
   CULET_TRY_VOID(check_supported(plan));
   base::set_float_mode();
@@ -158,47 +158,47 @@ WorkspacePtr Executor::make_workspace() const {
               allocate(&w->tables, sizes.tables);
   if (sizes.own_keys > 0) {
     done = done && allocate(&w->own_keys, sizes.own_keys);
-    w->reach.resize(static_cast<size_t>(impl.limits.rows));
+    w->reach.resize(static_cast<size_t>(impl.limits.tokens));
   }
   for (int set = 0; set < kRowSets; ++set) {
-    const auto rows = static_cast<size_t>(set == kAll ? impl.limits.rows : impl.limits.wanted);
+    const auto rows = static_cast<size_t>(set == kAll ? impl.limits.tokens : impl.limits.outputs);
     done = done && allocate(&w->arena[set], sizes.arena[set]);
     w->positions[set].reserve(rows);
     w->source[set].reserve(rows);
-    w->segments[set].reserve(static_cast<size_t>(impl.limits.rows));
+    w->sequences[set].reserve(static_cast<size_t>(impl.limits.tokens));
   }
   if (!done) return nullptr;
-  w->tokens.reserve(static_cast<size_t>(impl.limits.rows));
-  w->attend_segments.reserve(static_cast<size_t>(impl.limits.rows));
+  w->tokens.reserve(static_cast<size_t>(impl.limits.tokens));
+  w->attend_segments.reserve(static_cast<size_t>(impl.limits.tokens));
   w->entries.reserve(1024);
   w->rope_tables.reserve(impl.program.rope_dims.size());
   w->sink_tables.reserve(impl.program.rope_dims.size());
-  w->sink_positions.reserve(static_cast<size_t>(impl.limits.rows));
+  w->sink_positions.reserve(static_cast<size_t>(impl.limits.tokens));
   return w;
 }
 
 // ---------------------------------------------------------------- a pass
 
-Result<void> Executor::Impl::check(std::span<const Segment> batch) const {
+Result<void> Executor::Impl::check(std::span<const SequenceChunk> batch) const {
   int64_t rows = 0, wanted = 0;
-  for (const Segment& segment : batch) {
-    rows += static_cast<int64_t>(segment.tokens.size());
-    wanted += static_cast<int64_t>(segment.wanted.size());
-    const cache::CacheSet* caches = caches_of(segment);
-    CULET_CHECK(caches != nullptr ? segment.start == caches->length()
+  for (const SequenceChunk& sequence : batch) {
+    rows += static_cast<int64_t>(sequence.tokens.size());
+    wanted += static_cast<int64_t>(sequence.outputs.size());
+    const cache::CacheSet* caches = caches_of(sequence);
+    CULET_CHECK(caches != nullptr ? sequence.start == caches->length()
                                   : plan->caches.empty() && plan->states.empty());
-    CULET_CHECK(segment.target == nullptr || segment.tokens.size() == 1);
+    CULET_CHECK(sequence.target == nullptr || sequence.tokens.size() == 1);
     int32_t last = -1;
-    for (int32_t w : segment.wanted) {
-      CULET_CHECK(w > last && static_cast<size_t>(w) < segment.tokens.size());
+    for (int32_t w : sequence.outputs) {
+      CULET_CHECK(w > last && static_cast<size_t>(w) < sequence.tokens.size());
       last = w;
     }
-    if (segment.start + static_cast<int64_t>(segment.tokens.size()) > program.positions) {
+    if (sequence.start + static_cast<int64_t>(sequence.tokens.size()) > program.positions) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} tokens are more than the {} positions that the model has",
-                              segment.tokens.size(), program.positions));
+                              sequence.tokens.size(), program.positions));
     }
-    for (int32_t token : segment.tokens) {
+    for (int32_t token : sequence.tokens) {
       if (token < 0 || token >= program.vocabulary) {
         return fail(
             ErrorCode::kInvalidArgument,
@@ -206,11 +206,11 @@ Result<void> Executor::Impl::check(std::span<const Segment> batch) const {
       }
     }
   }
-  CULET_CHECK(rows <= limits.rows && wanted <= limits.wanted);
+  CULET_CHECK(rows <= limits.tokens && wanted <= limits.outputs);
   return {};
 }
 
-Result<void> Executor::Impl::reserve(std::span<const Segment> batch) const {
+Result<void> Executor::Impl::reserve(std::span<const SequenceChunk> batch) const {
   for (size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].caches == nullptr) continue;
     auto done = batch[i].caches->reserve(static_cast<int64_t>(batch[i].tokens.size()));
@@ -223,35 +223,36 @@ Result<void> Executor::Impl::reserve(std::span<const Segment> batch) const {
   return {};
 }
 
-void Executor::Impl::lay_out(std::span<const Segment> batch, Workspace* w) const {
+void Executor::Impl::lay_out(std::span<const SequenceChunk> batch, Workspace* w) const {
   w->tokens.clear();
   w->sink_positions.clear();
   for (int set = 0; set < kRowSets; ++set) {
     w->positions[set].clear();
     w->source[set].clear();
-    w->segments[set].clear();
+    w->sequences[set].clear();
   }
   const auto add = [w](int set, int64_t position, int32_t source) {
     w->positions[set].push_back(position);
     w->source[set].push_back(source);
   };
-  for (const Segment& segment : batch) {
+  for (const SequenceChunk& sequence : batch) {
     const auto first = static_cast<int32_t>(w->tokens.size());
-    const auto count = static_cast<int32_t>(segment.tokens.size());
-    w->segments[kAll].push_back({first, count});
-    w->segments[kWanted].push_back({static_cast<int64_t>(w->source[kWanted].size()),
-                                    static_cast<int64_t>(segment.wanted.size())});
-    w->tokens.insert(w->tokens.end(), segment.tokens.begin(), segment.tokens.end());
+    const auto count = static_cast<int32_t>(sequence.tokens.size());
+    w->sequences[kAll].push_back({first, count});
+    w->sequences[kOutputs].push_back({static_cast<int64_t>(w->source[kOutputs].size()),
+                                      static_cast<int64_t>(sequence.outputs.size())});
+    w->tokens.insert(w->tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
     for (int32_t r = 0; r < count; ++r) {
-      const int64_t p = segment.start + r;
+      const int64_t p = sequence.start + r;
       add(kAll, p, first + r);
-      w->sink_positions.push_back(streams(segment) ? caches_of(segment)->sink_query_position(p) : p);
+      w->sink_positions.push_back(streams(sequence) ? caches_of(sequence)->sink_query_position(p)
+                                                    : p);
     }
-    for (int32_t r : segment.wanted) add(kWanted, segment.start + r, first + r);
+    for (int32_t r : sequence.outputs) add(kOutputs, sequence.start + r, first + r);
   }
 }
 
-Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
+Step Executor::Impl::step(std::span<const SequenceChunk> batch, Workspace* w) const {
   Step s{};
   s.k = kernels;
   s.pool = pool;
@@ -261,7 +262,7 @@ Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
     s.arena[set] = w->arena[set].data();
     s.positions[set] = w->positions[set].data();
     s.source[set] = w->source[set].data();
-    s.segments[set] = w->segments[set].data();
+    s.sequences[set] = w->sequences[set].data();
   }
   s.tokens = w->tokens.data();
   s.rope_dims = program.rope_dims.data();
@@ -269,7 +270,7 @@ Step Executor::Impl::step(std::span<const Segment> batch, Workspace* w) const {
   s.attend_segments = &w->attend_segments;
   s.reach = w->reach.data();
   s.own_keys = w->own_keys.data();
-  s.own_blocks = own_blocks(limits.rows);
+  s.own_blocks = own_blocks(limits.tokens);
   s.scratch = w->scratch.data();
   s.scratch_bytes = sizes.worker_scratch;
   s.shared_scratch = w->shared.data();
@@ -296,7 +297,7 @@ void Executor::Impl::make_tables(Workspace* w, Step* step) const {
     fill(i, step->positions[kAll], 0, step->rows[kAll]);
     w->rope_tables.push_back(std::exchange(next, next + table));
     for (size_t s = 0; s < step->batch.size() && program.sinks[i]; ++s) {
-      const SegmentRows& rows = step->segments[kAll][s];
+      const SequenceRows& rows = step->sequences[kAll][s];
       if (streams(step->batch[s])) fill(i, w->sink_positions.data(), rows.first, rows.count);
     }
     w->sink_tables.push_back(std::exchange(next, next + table));
@@ -305,7 +306,7 @@ void Executor::Impl::make_tables(Workspace* w, Step* step) const {
   step->sink_tables = w->sink_tables.data();
 }
 
-Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
+Result<void> Executor::run(Workspace& workspace, std::span<const SequenceChunk> batch,
                            std::span<OpCost> costs) const {
   using Clock = std::chrono::steady_clock;
   const Impl& impl = *impl_;
@@ -345,9 +346,9 @@ Result<void> Executor::run(Workspace& workspace, std::span<const Segment> batch,
     impl.weights.give_back(*impl.file);
     workspace.looked_up = 0;
   }
-  for (const Segment& segment : batch) {
-    if (segment.caches != nullptr)
-      segment.caches->commit(static_cast<int64_t>(segment.tokens.size()));
+  for (const SequenceChunk& sequence : batch) {
+    if (sequence.caches != nullptr)
+      sequence.caches->commit(static_cast<int64_t>(sequence.tokens.size()));
   }
   return {};
 }

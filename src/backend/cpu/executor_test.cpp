@@ -30,10 +30,10 @@ class Decoder {
     for (int32_t layer = 0; layer < 2; ++layer) x = add_layer(layer, x);
     model.layer = plan::kNone;
     const ValueId h = norm(x);
-    ValueId logits = model.value({kVocabulary}, RowSet::kWanted);
+    ValueId logits = model.value({kVocabulary}, TokenSet::kOutputs);
     model.op(OpKind::linear, {h}, {logits}, {table, plan::kNone});
     model.plan.outputs.push_back({"raw", logits});
-    const ValueId capped = model.value({kVocabulary}, RowSet::kWanted);
+    const ValueId capped = model.value({kVocabulary}, TokenSet::kOutputs);
     model.op(OpKind::softcap, {logits}, {capped}, {}, plan::SoftcapAttributes{5});
     model.plan.outputs.push_back({"y", capped});
     model.layer = 1;  // for finish(): two layers
@@ -92,7 +92,7 @@ class Decoder {
     return y;
   }
   ValueId select(ValueId x, std::vector<int32_t> dims) {
-    const ValueId y = model.value(std::move(dims), RowSet::kWanted);
+    const ValueId y = model.value(std::move(dims), TokenSet::kOutputs);
     model.op(OpKind::select_rows, {x}, {y});
     return y;
   }
@@ -110,7 +110,7 @@ class Decoder {
     if (layer == 1) {  // rows nobody asks about stop here
       x = select(x, {kModelWidth});
       q = select(q, {kHeads, kHeadDim});
-      rows_ = RowSet::kWanted;
+      rows_ = TokenSet::kOutputs;
     }
     const ValueId a = value({kHeads * kHeadDim});
     plan::AttendAttributes attr;
@@ -141,7 +141,7 @@ class Decoder {
   }
 
   bool fused_, integer_;
-  RowSet rows_ = RowSet::kAll;
+  TokenSet rows_ = TokenSet::kAll;
 };
 
 constexpr Limits kWide{256, 256};
@@ -198,7 +198,7 @@ TEST(Executor, SessionsInOneBatchAreAsAlone) {
   std::vector<float> together[3];
   for (int round = 0; round < 2; ++round) {
     std::vector<std::vector<int32_t>> wanted(3);
-    std::vector<Segment> batch;
+    std::vector<SequenceChunk> batch;
     for (int i = 0; i < 3; ++i) {
       const auto start = sets[static_cast<size_t>(i)]->length();
       const size_t n = round == 0 ? tokens[i].size() - 30 : 30;
@@ -211,7 +211,7 @@ TEST(Executor, SessionsInOneBatchAreAsAlone) {
     ASSERT_TRUE(p.executor->run(*p.workspace, batch));
     auto rows = p.executor->output(*p.workspace, "y");
     for (int i = 0; i < 3; ++i) {
-      const size_t floats = batch[static_cast<size_t>(i)].wanted.size() * kVocabulary;
+      const size_t floats = batch[static_cast<size_t>(i)].outputs.size() * kVocabulary;
       together[i].insert(together[i].end(), rows.begin(),
                          rows.begin() + static_cast<std::ptrdiff_t>(floats));
       rows = rows.subspan(floats);
@@ -229,7 +229,7 @@ TEST(Executor, OnlyWantedRowsComeOut) {
   const std::vector<float> want = p.run(all.get(), tokens, 50);
   auto some = p.caches(d.model);
   const std::vector<int32_t> wanted = {0, 17, 18, 49};
-  const Segment s{some.get(), 0, tokens, wanted};
+  const SequenceChunk s{some.get(), 0, tokens, wanted};
   ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));
   const auto rows = p.executor->output(*p.workspace, "y");
   ASSERT_EQ(rows.size(), wanted.size() * kVocabulary);
@@ -240,7 +240,7 @@ TEST(Executor, OnlyWantedRowsComeOut) {
   }
   // None wanted: the cache is filled all the same, and the next row does not notice.
   auto none = p.caches(d.model);
-  const Segment first{none.get(), 0, std::span(tokens).first(49), {}};
+  const SequenceChunk first{none.get(), 0, std::span(tokens).first(49), {}};
   ASSERT_TRUE(p.executor->run(*p.workspace, {&first, 1}));
   EXPECT_TRUE(p.executor->output(*p.workspace, "y").empty());
   const std::vector<float> last = p.run(none.get(), {tokens[49]}, 1);
@@ -273,7 +273,7 @@ TEST(Executor, DecodeAllocatesNothing) {
     const std::vector<int32_t> token = {5}, wanted = {0};
     const int64_t before = allocation_count();
     for (int i = 0; i < 28; ++i) {
-      const Segment s{caches.get(), caches->length(), token, wanted};
+      const SequenceChunk s{caches.get(), caches->length(), token, wanted};
       ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));
     }
     EXPECT_EQ(allocation_count() - before, 0);
@@ -345,7 +345,8 @@ TEST(Executor, ScratchDoesNotGrowWithTheContext) {
       const auto own = new_mappings(before, own_mappings());
       ASSERT_FALSE(own.empty());
       for (const size_t rows : {size_t{64}, size_t{1}}) {
-        const Segment s{caches.get(), caches->length(), std::span(tokens).first(rows), wanted};
+        const SequenceChunk s{caches.get(), caches->length(), std::span(tokens).first(rows),
+                              wanted};
         ASSERT_TRUE(p.executor->run(*workspace, {&s, 1}));
       }
       pages[i] = resident_pages(own);
@@ -371,7 +372,7 @@ TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
   auto roomy = p.caches(d.model);
   auto tight = p.caches(d.model, {.max_positions = 10});
   const std::vector<int32_t> tokens = some_tokens(11);
-  const Segment batch[] = {{roomy.get(), 0, tokens, {}}, {tight.get(), 0, tokens, {}}};
+  const SequenceChunk batch[] = {{roomy.get(), 0, tokens, {}}, {tight.get(), 0, tokens, {}}};
   const auto full = p.executor->run(*p.workspace, batch);
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, ErrorCode::kExhausted);
@@ -379,7 +380,7 @@ TEST(Executor, RefusalsLeaveSessionsAsTheyWere) {
   EXPECT_EQ(tight->length(), 0);
 
   const std::vector<int32_t> strange = {1, kVocabulary};
-  const Segment s{roomy.get(), 0, strange, {}};
+  const SequenceChunk s{roomy.get(), 0, strange, {}};
   const auto outside = p.executor->run(*p.workspace, {&s, 1});
   ASSERT_FALSE(outside);
   EXPECT_EQ(outside.error().code, ErrorCode::kInvalidArgument);
@@ -413,8 +414,8 @@ TEST(Executor, HandedInRowsAreTheCallers) {
   caches->commit(7);
   const int32_t token = 0;
   const std::vector<float> row{1, -2, 3.5f, 0, 5};
-  const Segment segment{nullptr, 7, {&token, 1}, {}, caches.get(), row};
-  ASSERT_TRUE(p.executor->run(*p.workspace, {&segment, 1}));
+  const SequenceChunk sequence{nullptr, 7, {&token, 1}, {}, caches.get(), row};
+  ASSERT_TRUE(p.executor->run(*p.workspace, {&sequence, 1}));
   const auto y = p.executor->output(*p.workspace, "y");
   EXPECT_EQ(std::vector<float>(y.begin(), y.end()), row);
   EXPECT_EQ(caches->length(), 7);
@@ -444,7 +445,7 @@ TEST(Executor, OpsAndTypesWithoutKernelsAreRefusedByName) {
         << made.error().message;
   }
   TestModel m;  // int8 rows against float weights: the plan should not ask for that
-  const ValueId x = m.value({32}), q = m.value({32}, RowSet::kAll, Form::kQuantized),
+  const ValueId x = m.value({32}), q = m.value({32}, TokenSet::kAll, Form::kQuantized),
                 y = m.value({16});
   m.op(OpKind::embed, {}, {x}, {m.matrix(TensorType::F32, 4, 32)});
   m.op(OpKind::quantize, {x}, {q});
@@ -465,6 +466,7 @@ TEST(Executor, ProgressEndsAtAll) {
   options.progress = [&](uint64_t done, uint64_t sum) {
     EXPECT_GT(done, last);
     last = done, all = sum;
+    return true;
   };
   const auto made = Executor::prepare(d.model.plan, d.model.file, kernels, pool, options);
   ASSERT_TRUE(made);

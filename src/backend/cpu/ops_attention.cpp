@@ -10,7 +10,7 @@
 // A q8_0 cache keeps Hadamard-rotated keys (kernels::hadamard of each head), which queries meet
 // rotated alike: docs/decisions/0009.
 //
-// Work of attend is cut into units: a segment's tile of rows x one kv head (all its query heads
+// Work of attend is cut into units: a sequence's tile of rows x one kv head (all its query heads
 // together, so a loaded key serves rows x heads dots). A row's keys are summed in parts at
 // multiples of 1024 absolute positions, merged in ascending order, always: so cutting parts over
 // threads changes nothing. Where there are fewer units than threads,
@@ -71,14 +71,14 @@ void store_rows(const Step& step, const cache::KvShape& s, const float* k, const
 
 void run_append(const BoundOp& op, Step& step) {
   const Slot &k = op.in[0], &v = op.in[1];
-  const SegmentRows* segments = step.segments[static_cast<int>(k.rows)];
+  const SequenceRows* sequences = step.sequences[static_cast<int>(k.rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
-    const Segment& segment = step.batch[s];
-    const SegmentRows rows = segments[s];
+    const SequenceChunk& sequence = step.batch[s];
+    const SequenceRows rows = sequences[s];
     if (rows.count == 0) continue;
-    cache::LayerCache& cache = segment.caches->at(op.attr.as<plan::AppendAttributes>().cache);
+    cache::LayerCache& cache = sequence.caches->at(op.attr.as<plan::AppendAttributes>().cache);
     store_rows(step, cache.shape(), step.floats(k) + rows.first * k.width,
-               step.floats(v) + rows.first * v.width, segment.start, rows.count,
+               step.floats(v) + rows.first * v.width, sequence.start, rows.count,
                [&](int64_t position) { return cache.slot(position); });
   }
 }
@@ -92,9 +92,9 @@ const plan::CacheSpec& cache_of(const Binder& b, const plan::Op& op) {
 Result<void> bind_append(const Binder& b, const plan::Op& op, BoundOp* out) {
   const plan::CacheSpec& spec = cache_of(b, op);
   CULET_CHECK(out->in[0].width == spec.kv_heads * spec.head_dim &&
-              out->in[0].rows == plan::RowSet::kAll);
+              out->in[0].rows == plan::TokenSet::kAll);
   CULET_CHECK(out->in[1].width == spec.kv_heads * spec.value_dim &&
-              out->in[1].rows == plan::RowSet::kAll);
+              out->in[1].rows == plan::TokenSet::kAll);
   out->fn = run_append;
   return {};
 }
@@ -124,7 +124,7 @@ int64_t reach(const plan::AttendAttributes& a, int64_t position, int64_t length)
   return a.mask == plan::Mask::kBand ? position + a.band : position;
 }
 
-// Stores the keys and values of segments [first, end) block by block, and lists the blocks.
+// Stores the keys and values of sequences [first, end) block by block, and lists the blocks.
 void store_own_keys(const BoundOp& op, Step& step, size_t first, size_t end) {
   const Slot &k = op.in[1], &v = op.in[2];
   const cache::KvShape shape = own_shape(op.attr.as<plan::AttendAttributes>());
@@ -133,7 +133,7 @@ void store_own_keys(const BoundOp& op, Step& step, size_t first, size_t end) {
   step.entries->clear();
   step.attend_segments->clear();
   for (size_t s = first; s < end; ++s) {
-    const SegmentRows rows = step.segments[static_cast<int>(k.rows)][s];
+    const SequenceRows rows = step.sequences[static_cast<int>(k.rows)][s];
     uint8_t* blocks = next;
     const auto block_at = [&](int64_t b) {
       return blocks + static_cast<size_t>(b) * (k_bytes + v_bytes);
@@ -221,7 +221,7 @@ Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
 
 // One unit, found from its number.
 struct Unit {
-  size_t segment;
+  size_t sequence;
   AttendSegment view;
   int64_t row0, rows;  // of the value
   int32_t kv_head;
@@ -229,9 +229,9 @@ struct Unit {
   Parts parts;           // with visible keys
 };
 
-int64_t tiles(const SegmentRows& rows, int64_t tile) { return (rows.count + tile - 1) / tile; }
+int64_t tiles(const SequenceRows& rows, int64_t tile) { return (rows.count + tile - 1) / tile; }
 
-// Attention of segments [first, end), whose entries are listed.
+// Attention of sequences [first, end), whose entries are listed.
 class Attend {
  public:
   Attend(const BoundOp& op, Step& step, size_t first, size_t end)
@@ -263,11 +263,11 @@ class Attend {
   const cache::LayerCache& cache(size_t s) const {
     return caches_of(step_.batch[s])->at(attr_.cache);
   }
-  const SegmentRows& rows(size_t s) const { return step_.segments[set_][s]; }
+  const SequenceRows& rows(size_t s) const { return step_.sequences[set_][s]; }
   cache::Visibility visibility(size_t s) const {
     return own_ ? own_visibility(attr_) : cache(s).visibility();
   }
-  // The last key that a row of the segment sees, if there are so many.
+  // The last key that a row of the sequence sees, if there are so many.
   int64_t reach(int64_t row) const { return reach_[row]; }
   int64_t reach(size_t s, int64_t row) const {
     return own_ ? std::min(reach_[row], rows(s).count - 1) : reach_[row];
@@ -303,7 +303,7 @@ class Attend {
     return n;
   }
 
-  // Tiles of a segment are numbered from its end: the last rows have the most keys, so they go
+  // Tiles of a sequence are numbered from its end: the last rows have the most keys, so they go
   // first.
   Unit unit(int64_t u) const {
     size_t s = first_;
@@ -312,7 +312,7 @@ class Attend {
       u -= tiles(rows(s), cut_.tile) * per_tile;
     const int64_t tile = tiles(rows(s), cut_.tile) - 1 - u / per_tile;
     Unit result{};
-    result.segment = s;
+    result.sequence = s;
     result.view = (*step_.attend_segments)[s - first_];
     result.row0 = rows(s).first + tile * cut_.tile;
     result.rows = std::min(cut_.tile, rows(s).count - tile * cut_.tile);
@@ -327,7 +327,7 @@ class Attend {
   // The unit's keys of one part; false: there are none. `rotated_q` has room for two
   // rotated_floats().
   bool run_part(const Unit& u, int64_t part, const Partial& to, float* rotated_q) const {
-    const cache::Visibility v = visibility(u.segment);
+    const cache::Visibility v = visibility(u.sequence);
     const int64_t age = reach(u.row0) - v.start;
     const int64_t oldest =
         v.sinks_end > v.start || age < v.window ? v.start : age - v.window + 1 + v.start;
@@ -343,7 +343,7 @@ class Attend {
     kernels::AttendArgs args{};
     args.entries = first;
     args.n_entries = end - first;
-    const cache::KvShape shape = own_ ? own_shape(a) : cache(u.segment).shape();
+    const cache::KvShape shape = own_ ? own_shape(a) : cache(u.sequence).shape();
     args.k_type = shape.k_type;
     args.v_type = shape.v_type;
     args.sink_end = v.sinks_end;
@@ -463,7 +463,7 @@ void run_attend(const BoundOp& op, Step& step) {
   step.entries->clear();
   step.attend_segments->clear();
   for (size_t s = 0; s < step.batch.size(); ++s) {
-    const SegmentRows rows = step.segments[set][s];
+    const SequenceRows rows = step.sequences[set][s];
     const int64_t* positions = step.positions[set] + rows.first;
     const size_t first = step.entries->size();
     if (rows.count > 0) {
@@ -479,16 +479,16 @@ void run_attend(const BoundOp& op, Step& step) {
 // Takes as many sequences at a time as there is memory for their blocks.
 void run_attend_own(const BoundOp& op, Step& step) {
   const auto& attr = op.attr.as<plan::AttendAttributes>();
-  const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
+  const SequenceRows* sequences = step.sequences[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
     CULET_CHECK(step.batch[s].start == 0);
-    for (int64_t r = 0; r < segments[s].count; ++r)
-      step.reach[segments[s].first + r] = reach(attr, r, segments[s].count);
+    for (int64_t r = 0; r < sequences[s].count; ++r)
+      step.reach[sequences[s].first + r] = reach(attr, r, sequences[s].count);
   }
   for (size_t first = 0; first < step.batch.size();) {
     size_t end = first;
     for (int64_t blocks = 0; end < step.batch.size(); ++end) {
-      blocks += blocks_of(segments[end].count);
+      blocks += blocks_of(sequences[end].count);
       if (blocks > step.own_blocks) break;
     }
     CULET_CHECK(end > first);
@@ -505,7 +505,7 @@ Result<void> bind_attend_own(const plan::Op& op, BoundOp* out) {
               out->in[1].width == a.kv_heads * a.head_dim &&
               out->in[2].width == a.kv_heads * a.value_dim &&
               out->out[0].width == a.heads * a.value_dim);
-  for (const Slot& in : out->in) CULET_CHECK(in.rows == plan::RowSet::kAll);
+  for (const Slot& in : out->in) CULET_CHECK(in.rows == plan::TokenSet::kAll);
   out->fn = run_attend_own;
   return {};
 }

@@ -30,7 +30,7 @@ struct RouteModel {
     }
     if (with_bias) bias = model.vector(n);
     const ValueId x = model.value({n}), y = model.value({attr.top, 2});
-    const ValueId wanted = model.value({attr.top, 2}, RowSet::kWanted);
+    const ValueId wanted = model.value({attr.top, 2}, TokenSet::kOutputs);
     model.op(OpKind::embed, {}, {x}, {table});
     model.op(OpKind::route, {x}, {y}, {bias}, attr);
     model.op(OpKind::select_rows, {y}, {wanted});
@@ -188,14 +188,14 @@ struct ExpertsModel {
     attr.activation = function;
     ValueId in = x;
     if (int8 && integer(up_type)) {
-      in = model.value({s.width}, RowSet::kAll, Form::kQuantized);
+      in = model.value({s.width}, TokenSet::kAll, Form::kQuantized);
       model.op(OpKind::quantize, {x}, {in});
     }
     attr.quantize_hidden = int8 && integer(down_type);
     op = model.plan.ops.size();
     model.op(OpKind::experts, {in, routed}, {y}, weights, attr);
-    const ValueId wanted = model.value({s.width}, RowSet::kWanted);
-    const ValueId wanted_route = model.value({s.top, 2}, RowSet::kWanted);
+    const ValueId wanted = model.value({s.width}, TokenSet::kOutputs);
+    const ValueId wanted_route = model.value({s.top, 2}, TokenSet::kOutputs);
     model.op(OpKind::select_rows, {y}, {wanted});
     model.op(OpKind::select_rows, {routed}, {wanted_route});
     model.plan.outputs.push_back({"y", wanted});
@@ -423,9 +423,9 @@ TEST(Experts, GateAndUpOfTwoKinds) {
     ExpertsModel m({32, 48, 4, 2}, TensorType::F32, TensorType::F32, false, false, false);
     TestModel both;
     const ValueId x = both.value({32}), scores = both.value({4}), routed = both.value({2, 2}),
-                  q = both.value({32}, RowSet::kAll, Form::kQuantized), y = both.value({32}),
-                  wanted = both.value({32}, RowSet::kWanted),
-                  wanted_route = both.value({2, 2}, RowSet::kWanted);
+                  q = both.value({32}, TokenSet::kAll, Form::kQuantized), y = both.value({32}),
+                  wanted = both.value({32}, TokenSet::kOutputs),
+                  wanted_route = both.value({2, 2}, TokenSet::kOutputs);
     m.table = both.matrix(TensorType::F32, kSomeTokens, 32);
     m.score_table = both.matrix(TensorType::F32, kSomeTokens, 4);
     m.weights = {both.experts(swapped ? TensorType::Q8_0 : TensorType::F32, 4, 48, 32),
@@ -508,11 +508,11 @@ TEST(Experts, CostsAreOfTheChosenOnes) {
     Prepared p(m.model, 2, {256, 256}, nullptr, repack);
     std::vector<OpCost> costs(m.model.plan.ops.size());
     const std::vector<int32_t> tokens = some_tokens(30);
-    const Segment s{nullptr, 0, tokens, {}};
+    const SequenceChunk s{nullptr, 0, tokens, {}};
     ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}, costs));
     EXPECT_EQ(costs[m.op].chosen_bytes, 3 * (each + odd)) << repack;
     EXPECT_GT(costs[m.op].seconds, 0);
-    const Segment one{nullptr, 0, std::span(tokens).first(1), {}};
+    const SequenceChunk one{nullptr, 0, std::span(tokens).first(1), {}};
     ASSERT_TRUE(p.executor->run(*p.workspace, {&one, 1}, costs));
     EXPECT_EQ(costs[m.op].chosen_bytes, 5 * (each + odd));
     EXPECT_EQ(p.executor->note(m.op).weight_bytes, 2 * (each + odd));
@@ -539,7 +539,7 @@ TEST(Experts, ADecodeStepAllocatesNothing) {
   for (const bool repack : {true, false}) {
     Prepared p(m.model, 2, {256, 256}, nullptr, repack);
     const int32_t token[] = {3}, wanted[] = {0};
-    const Segment s{nullptr, 0, token, wanted};
+    const SequenceChunk s{nullptr, 0, token, wanted};
     ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));
     const int64_t before = allocation_count();
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(p.executor->run(*p.workspace, {&s, 1}));

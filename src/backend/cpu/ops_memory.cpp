@@ -14,13 +14,13 @@ namespace {
 
 using plan::OpKind;
 
-// The rows of one segment behind the rows that its state has kept.
+// The rows of one sequence behind the rows that its state has kept.
 struct History {
   const float* kept;  // [n_kept, width], oldest first
   const float* rows;  // [., width]
   int64_t n_kept, width;
 
-  // Row t of the segment; t >= -n_kept.
+  // Row t of the sequence; t >= -n_kept.
   const float* at(int64_t t) const {
     return t >= 0 ? rows + t * width : kept + (t + n_kept) * width;
   }
@@ -43,11 +43,11 @@ void run_short_conv(const BoundOp& op, Step& step) {
   const int64_t width = op.in[0].width, taps = op.vector_sizes[0] / width;
   const float* x = step.floats(op.in[0]);
   float* y = step.floats(op.out[0]);
-  const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
+  const SequenceRows* sequences = step.sequences[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
     cache::StateCache& state =
         step.batch[s].caches->state(op.attr.as<plan::ShortConvAttributes>().state);
-    const auto [first_row, rows] = segments[s];
+    const auto [first_row, rows] = sequences[s];
     const History history{state.current(), x + first_row * width, taps - 1, width};
     float* out = y + first_row * width;
     for_rows(step, rows, width * taps * kFmaCost, [&](int64_t first, int64_t end, int) {
@@ -68,7 +68,7 @@ Result<void> bind_short_conv(const Binder& b, const plan::Op& op, BoundOp* out) 
   const Slot& in = out->in[0];
   CULET_CHECK(state.width == in.width && out->out[0].width == in.width);
   CULET_CHECK(out->vector_sizes[0] == int64_t{state.rows + 1} * in.width);
-  CULET_CHECK(in.rows == plan::RowSet::kAll && out->out[0].rows == plan::RowSet::kAll);
+  CULET_CHECK(in.rows == plan::TokenSet::kAll && out->out[0].rows == plan::TokenSet::kAll);
   CULET_CHECK(in.offset != out->out[0].offset);  // later rows read the input again
   out->fn = run_short_conv;
   return {};

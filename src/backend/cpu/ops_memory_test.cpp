@@ -26,7 +26,7 @@ struct ConvModel {
       model.op(OpKind::short_conv, {x}, {y}, {weights[layer]}, attr);
       x = y;
     }
-    const ValueId wanted = model.value({width}, RowSet::kWanted);
+    const ValueId wanted = model.value({width}, TokenSet::kOutputs);
     model.op(OpKind::select_rows, {x}, {wanted});
     model.plan.outputs.push_back({"y", wanted});
     model.finish();
@@ -136,7 +136,7 @@ TEST(ShortConv, SessionsInOneBatchAreAsAlone) {
   std::vector<int32_t> all(60);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
   for (const auto& sizes : {std::array<size_t, 3>{30, 1, 40}, {29, 34, 0}, {1, 0, 1}}) {
-    std::vector<Segment> batch;
+    std::vector<SequenceChunk> batch;
     for (size_t i = 0; i < 3; ++i) {
       const auto start = sets[i]->length();
       batch.push_back({sets[i].get(), start,
@@ -162,7 +162,7 @@ TEST(ShortConv, AFailedPassLeavesTheState) {
   const std::vector<int32_t> tokens = some_tokens(20);
   const std::vector<float> first = p.run(caches.get(), {tokens.begin(), tokens.begin() + 7}, 7);
   const std::vector<int32_t> strange = {1, kSomeTokens};
-  const Segment s{caches.get(), caches->length(), strange, {}};
+  const SequenceChunk s{caches.get(), caches->length(), strange, {}};
   ASSERT_FALSE(p.executor->run(*p.workspace, {&s, 1}));
   std::vector<float> all = first;
   const std::vector<float> rest = p.run(caches.get(), {tokens.begin() + 7, tokens.end()}, 5);

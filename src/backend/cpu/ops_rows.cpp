@@ -35,11 +35,11 @@ int64_t vectors(const Step& step, const Slot& slot) {
 
 // ---------------------------------------------------------------- embed, gather
 
-// Rows by type are all the first: a sequence is one segment.
+// Rows by type are all the first: a sequence is one sequence.
 int64_t row_index(plan::EmbedAttributes::By by, const Step& step, int64_t r) {
   using By = plan::EmbedAttributes::By;
   if (by == By::kType) return 0;
-  return by == By::kPosition ? step.positions[static_cast<int>(plan::RowSet::kAll)][r]
+  return by == By::kPosition ? step.positions[static_cast<int>(plan::TokenSet::kAll)][r]
                              : step.tokens[r];
 }
 
@@ -66,7 +66,7 @@ Result<void> bind_embed(const Binder& b, const plan::Op& op, BoundOp* out) {
                        "rows of tensor '" + std::string(out->rows_of->name) + "' of type " +
                            std::string(quant::type_info(out->rows_of->type).name));
   }
-  CULET_CHECK(out->out[0].rows == plan::RowSet::kAll);
+  CULET_CHECK(out->out[0].rows == plan::TokenSet::kAll);
   CULET_CHECK(static_cast<int64_t>(out->rows_of->dims[0]) == out->out[0].width);
   out->fn = run_embed;
   return {};
@@ -76,15 +76,15 @@ Result<void> bind_embed(const Binder& b, const plan::Op& op, BoundOp* out) {
 
 void run_input(const BoundOp& op, Step& step) {
   float* out = step.floats(op.out[0]);
-  for (const Segment& segment : step.batch) {
-    CULET_CHECK(segment.hidden.size() ==
-                segment.tokens.size() * static_cast<size_t>(op.out[0].width));
-    out = std::copy(segment.hidden.begin(), segment.hidden.end(), out);
+  for (const SequenceChunk& sequence : step.batch) {
+    CULET_CHECK(sequence.hidden.size() ==
+                sequence.tokens.size() * static_cast<size_t>(op.out[0].width));
+    out = std::copy(sequence.hidden.begin(), sequence.hidden.end(), out);
   }
 }
 
 Result<void> bind_input(const Binder&, const plan::Op&, BoundOp* out) {
-  CULET_CHECK(out->out[0].rows == plan::RowSet::kAll && out->out[0].form == Form::kF32);
+  CULET_CHECK(out->out[0].rows == plan::TokenSet::kAll && out->out[0].form == Form::kF32);
   out->fn = run_input;
   return {};
 }
@@ -193,11 +193,11 @@ void run_rope(const BoundOp& op, Step& step) {
 
 // Only for rows of sessions that stream; nobody reads the others.
 void run_sink_rope(const BoundOp& op, Step& step) {
-  const SegmentRows* segments = step.segments[static_cast<int>(op.in[0].rows)];
+  const SequenceRows* sequences = step.sequences[static_cast<int>(op.in[0].rows)];
   for (size_t s = 0; s < step.batch.size(); ++s) {
     if (!streams(step.batch[s])) continue;
     rotate_rows(op, step, step.sink_tables[op.attr.as<plan::RopeAttributes>().rope],
-                segments[s].first, segments[s].count);
+                sequences[s].first, sequences[s].count);
   }
 }
 
@@ -531,7 +531,7 @@ void run_select_floats(const BoundOp& op, Step& step) {
   const int64_t width = op.in[0].width;
   const float* x = step.floats(op.in[0]);
   float* y = step.floats(op.out[0]);
-  const int32_t* source = step.source[static_cast<int>(plan::RowSet::kWanted)];
+  const int32_t* source = step.source[static_cast<int>(plan::TokenSet::kOutputs)];
   for (int64_t r = 0; r < step.count(op.out[0]); ++r) {
     std::memcpy(y + r * width, x + source[r] * width, static_cast<size_t>(width) * sizeof(float));
   }
@@ -540,7 +540,7 @@ void run_select_floats(const BoundOp& op, Step& step) {
 void run_select_quantized(const BoundOp& op, Step& step) {
   const int64_t k = op.in[0].width;
   const kernels::QuantRows x = step.quantized(op.in[0]), y = step.quantized(op.out[0]);
-  const int32_t* source = step.source[static_cast<int>(plan::RowSet::kWanted)];
+  const int32_t* source = step.source[static_cast<int>(plan::TokenSet::kOutputs)];
   for (int64_t r = 0; r < step.count(op.out[0]); ++r) {
     const int64_t s = source[r];
     std::memcpy(y.q + r * k, x.q + s * k, static_cast<size_t>(k));
@@ -576,7 +576,7 @@ Result<void> bind_copy(const Binder& b, const plan::Op& op, BoundOp* out) {
       out->fn = run_row_mean;
       break;
     case OpKind::select_rows:
-      CULET_CHECK(in.rows == plan::RowSet::kAll && out->out[0].rows == plan::RowSet::kWanted);
+      CULET_CHECK(in.rows == plan::TokenSet::kAll && out->out[0].rows == plan::TokenSet::kOutputs);
       CULET_CHECK(in.form == out->out[0].form && in.width == out->out[0].width);
       out->fn = in.form == Form::kF32 ? run_select_floats : run_select_quantized;
       break;

@@ -44,7 +44,7 @@ struct OpModel {
     for (const auto& dims : c.out) out.push_back(model.value(dims));
     model.op(c.kind, in, out, weights, c.attr);
     for (size_t i = 0; i < out.size(); ++i) {
-      const ValueId wanted = model.value(c.out[i], RowSet::kWanted);
+      const ValueId wanted = model.value(c.out[i], TokenSet::kOutputs);
       model.op(OpKind::select_rows, {out[i]}, {wanted});
       model.plan.outputs.push_back({"y" + std::to_string(i), wanted});
     }
@@ -420,7 +420,7 @@ TEST(Gather, IsRowsOfTheTable) {
   for (const TensorType type : {TensorType::F32, TensorType::Q8_0, TensorType::Q6_K}) {
     TestModel m;
     const TensorId table = m.matrix(type, kSomeTokens, 256);
-    const ValueId x = m.value({256}), y = m.value({256}, RowSet::kWanted);
+    const ValueId x = m.value({256}), y = m.value({256}, TokenSet::kOutputs);
     m.op(OpKind::gather, {}, {x}, {table});
     m.op(OpKind::select_rows, {x}, {y});
     m.plan.outputs.push_back({"y", y});
@@ -439,7 +439,7 @@ TEST(Gather, IsRowsOfTheTable) {
     Prepared p(m, 1);
     EXPECT_LE(p.executor->packed_bytes(), 64u);
     const std::vector<int32_t> outside = {kSomeTokens};
-    const Segment s{nullptr, 0, outside, {}};
+    const SequenceChunk s{nullptr, 0, outside, {}};
     EXPECT_FALSE(p.executor->run(*p.workspace, {&s, 1}));
   }
 }
@@ -458,7 +458,7 @@ TEST(Embed, ByPositionAndByType) {
   Prepared p(m, 2);
   EXPECT_EQ(p.executor->positions(), 40);
   const std::vector<int32_t> long_one(33, 1000), short_one(5, 7);
-  const Segment batch[] = {{nullptr, 0, long_one, {}}, {nullptr, 0, short_one, {}}};
+  const SequenceChunk batch[] = {{nullptr, 0, long_one, {}}, {nullptr, 0, short_one, {}}};
   ASSERT_TRUE(p.executor->run(*p.workspace, batch));
   const auto rows = p.executor->output(*p.workspace, "y");
   ASSERT_EQ(rows.size(), 38u * 64);
@@ -469,19 +469,19 @@ TEST(Embed, ByPositionAndByType) {
     }
   }
   const std::vector<int32_t> too_long(41, 1);
-  const Segment segment{nullptr, 0, too_long, {}};
-  const auto refused = p.executor->run(*p.workspace, {&segment, 1});
+  const SequenceChunk sequence{nullptr, 0, too_long, {}};
+  const auto refused = p.executor->run(*p.workspace, {&sequence, 1});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
 }
 
-// A row of each segment that wants one, whatever else is in the pass.
+// A row of each sequence that wants one, whatever else is in the pass.
 TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
   constexpr size_t kWidth = 200;  // no multiple of a task's columns
   for (const bool mean : {true, false}) {
     TestModel m;
     const TensorId table = m.matrix(TensorType::F32, kSomeTokens, kWidth);
-    const ValueId x = m.value({kWidth}), y = m.value({kWidth}, RowSet::kWanted);
+    const ValueId x = m.value({kWidth}), y = m.value({kWidth}, TokenSet::kOutputs);
     m.op(OpKind::embed, {}, {x}, {table});
     m.op(OpKind::pool, {x}, {y}, {}, plan::PoolAttributes{mean});
     m.plan.outputs.push_back({"y", y});
@@ -489,10 +489,10 @@ TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
     const std::vector<float> rows = m.dequantized(table);
     const std::vector<int32_t> one = {0};
     std::vector<std::vector<int32_t>> sequences;
-    std::vector<Segment> batch;
+    std::vector<SequenceChunk> batch;
     for (const size_t n : {1, 70, 3, 16, 17, 33}) sequences.push_back(some_tokens(n, 5));
     for (const auto& tokens : sequences) batch.push_back({nullptr, 0, tokens, one});
-    batch[2].wanted = {};
+    batch[2].outputs = {};
     std::vector<float> want;
     for (const int threads : {1, 3}) {
       Prepared p(m, threads);
@@ -501,14 +501,14 @@ TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
       const std::vector<float> got(output.begin(), output.end());
       ASSERT_EQ(got.size(), 5 * kWidth);
       size_t at = 0;
-      for (const Segment& segment : batch) {
-        if (segment.wanted.empty()) continue;
+      for (const SequenceChunk& sequence : batch) {
+        if (sequence.outputs.empty()) continue;
         for (size_t c = 0; c < kWidth; ++c, ++at) {
           double sum = 0;
-          for (const int32_t t : segment.tokens)
+          for (const int32_t t : sequence.tokens)
             sum += static_cast<double>(rows[static_cast<size_t>(t) * kWidth + c]);
-          const auto first = static_cast<size_t>(segment.tokens[0]);
-          const double expected = mean ? sum / static_cast<double>(segment.tokens.size())
+          const auto first = static_cast<size_t>(sequence.tokens[0]);
+          const double expected = mean ? sum / static_cast<double>(sequence.tokens.size())
                                        : static_cast<double>(rows[first * kWidth + c]);
           ASSERT_NEAR(got[at], expected, mean ? 1e-6 : 0) << at;
         }
@@ -524,8 +524,8 @@ TEST(Pool, IsTheMeanOrTheFirstOfASegmentsRows) {
 TEST(Suppress, ListedColumnsAreMinusInfinityAndOthersAreUntouched) {
   TestModel m;
   const TensorId table = m.matrix(TensorType::F32, kSomeTokens, 40000);
-  const ValueId x = m.value({40000}), wanted = m.value({40000}, RowSet::kWanted),
-                y = m.value({40000}, RowSet::kWanted);
+  const ValueId x = m.value({40000}), wanted = m.value({40000}, TokenSet::kOutputs),
+                y = m.value({40000}, TokenSet::kOutputs);
   m.op(OpKind::embed, {}, {x}, {table});
   m.op(OpKind::select_rows, {x}, {wanted});
   const plan::SuppressAttributes attr{.tokens = 1};
@@ -559,7 +559,7 @@ struct ProductModel {
   ProductModel(TensorType type, Fused what, bool fused, bool integer, bool bias,
                bool rows_wanted = false) {
     constexpr int32_t k = 256, n = 200;
-    const RowSet set = rows_wanted ? RowSet::kWanted : RowSet::kAll;
+    const TokenSet set = rows_wanted ? TokenSet::kOutputs : TokenSet::kAll;
     const TensorId table = model.matrix(TensorType::F32, kSomeTokens, k),
                    residual_table = model.matrix(TensorType::F32, kSomeTokens, n);
     const TensorId norm = model.vector(k);
@@ -604,11 +604,11 @@ struct ProductModel {
       model.op(OpKind::arithmetic, {r, v}, {y}, {},
                plan::ArithmeticAttributes{.arithmetic = plan::Arithmetic::kAdd});
     }
-    if (!rows_wanted) y = through(OpKind::select_rows, y, RowSet::kWanted, Form::kF32);
+    if (!rows_wanted) y = through(OpKind::select_rows, y, TokenSet::kOutputs, Form::kF32);
     model.plan.outputs.push_back({"y", y});
     model.finish();
   }
-  ValueId through(OpKind kind, ValueId in, RowSet rows, Form form, std::vector<TensorId> w = {},
+  ValueId through(OpKind kind, ValueId in, TokenSet rows, Form form, std::vector<TensorId> w = {},
                   Attributes a = {}) {
     const ValueId out = model.value({model.plan.values[static_cast<size_t>(in)].width}, rows, form);
     model.op(kind, {in}, {out}, std::move(w), a);
@@ -682,7 +682,7 @@ struct GroupedModel {
     model.op(OpKind::embed, {}, {x}, {table});
     weights = model.experts(type, count, n, k);
     model.op(OpKind::grouped_linear, {x}, {y}, {weights});
-    const ValueId wanted = model.value({groups, n}, RowSet::kWanted);
+    const ValueId wanted = model.value({groups, n}, TokenSet::kOutputs);
     model.op(OpKind::select_rows, {y}, {wanted});
     model.plan.outputs.push_back({"y", wanted});
     model.finish();
@@ -751,7 +751,7 @@ TEST(Products, NeighborsWithOneInputAreOneRegion) {
   m.op(OpKind::linear, {x}, {a}, {wa, plan::kNone});
   m.op(OpKind::linear, {x}, {b}, {wb, m.vector(16)});
   m.op(OpKind::concat, {a, b}, {c});
-  const ValueId y = m.value({64}, RowSet::kWanted);
+  const ValueId y = m.value({64}, TokenSet::kOutputs);
   m.op(OpKind::select_rows, {c}, {y});
   m.plan.outputs.push_back({"y", y});
   m.finish();

@@ -25,8 +25,8 @@ namespace culet::backend::test {
 using plan::Attributes;
 using plan::Form;
 using plan::OpKind;
-using plan::RowSet;
 using plan::TensorId;
+using plan::TokenSet;
 using plan::ValueId;
 using quant::TensorType;
 
@@ -85,7 +85,7 @@ class TestModel {
     return vector(kernels::test::random_floats(static_cast<size_t>(n), rng));
   }
 
-  ValueId value(std::vector<int32_t> dims, RowSet rows = RowSet::kAll, Form form = Form::kF32) {
+  ValueId value(std::vector<int32_t> dims, TokenSet rows = TokenSet::kAll, Form form = Form::kF32) {
     plan::Value v;
     v.name = "v" + std::to_string(plan.values.size());
     v.rank = static_cast<int32_t>(dims.size());
@@ -112,8 +112,7 @@ class TestModel {
     for (plan::Value& v : plan.values) {
       v.row_bytes = v.form == Form::kF32 ? round64(int64_t{v.width} * 4)
                                          : plan::quant_layout(v.width).row_bytes();
-      int64_t& end =
-          v.rows == RowSet::kAll ? plan.arena_row_bytes_all : plan.arena_row_bytes_wanted;
+      int64_t& end = v.rows == TokenSet::kAll ? plan.arena_token_bytes : plan.arena_output_bytes;
       v.offset = std::exchange(end, end + v.row_bytes);
     }
     plan.source = {"", "a line of text"};
@@ -235,9 +234,9 @@ struct Prepared {
       const size_t n = std::min(pass, tokens.size() - i);
       std::vector<int32_t> wanted(n);
       for (size_t w = 0; w < n; ++w) wanted[w] = static_cast<int32_t>(w);
-      const Segment segment{set, set ? set->length() : static_cast<int64_t>(i),
-                            std::span(tokens).subspan(i, n), wanted};
-      CULET_CHECK(executor->run(*workspace, {&segment, 1}).has_value());
+      const SequenceChunk sequence{set, set ? set->length() : static_cast<int64_t>(i),
+                                   std::span(tokens).subspan(i, n), wanted};
+      CULET_CHECK(executor->run(*workspace, {&sequence, 1}).has_value());
       const auto rows = executor->output(*workspace, output);
       all.insert(all.end(), rows.begin(), rows.end());
     }

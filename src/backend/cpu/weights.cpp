@@ -220,7 +220,8 @@ Result<void> Weights::pack(const std::vector<Matrices>& products, const plan::Te
     tensors.file_of(m.id).release({tensor.data, tensor.bytes});
     matrices_.emplace(m, matrix);
     done += round64(bytes_of(tensor, m.halves));
-    if (progress) progress(done, all);
+    if (progress && !progress(done, all))
+      return fail(ErrorCode::kCancelled, "loading was stopped on request");
   }
   return {};
 }

@@ -30,7 +30,7 @@ namespace culet::backend {
 
 class Weights {
  public:
-  using Progress = std::function<void(uint64_t, uint64_t)>;
+  using Progress = std::function<bool(uint64_t, uint64_t)>;
   // Errors: kUnsupported (a type that cannot be packed or read, by name), kExhausted, kCorrupt (the
   // tensor's bytes are not there).
   static Result<Weights> load(const plan::Plan& plan, const plan::Tensors& tensors,

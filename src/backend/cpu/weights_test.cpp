@@ -47,18 +47,18 @@ class Chain {
     }
     for (int layer = 0; layer < kChainLayers; ++layer) {
       const TensorId w = model.matrix(TensorType::Q8_0, kChainWidth, kChainWidth);
-      const ValueId q = model.value({kChainWidth}, RowSet::kAll, Form::kQuantized);
+      const ValueId q = model.value({kChainWidth}, TokenSet::kAll, Form::kQuantized);
       model.op(OpKind::quantize, {x}, {q});
       x = model.value({kChainWidth});
       model.op(OpKind::linear, {q}, {x}, {w, plan::kNone});
     }
     if (tied) {  // the output matrix is the table
-      const ValueId q = model.value({kChainWidth}, RowSet::kAll, Form::kQuantized);
+      const ValueId q = model.value({kChainWidth}, TokenSet::kAll, Form::kQuantized);
       model.op(OpKind::quantize, {x}, {q});
       x = model.value({kChainVocabulary});
       model.op(OpKind::linear, {q}, {x}, {table, plan::kNone});
     }
-    const ValueId y = model.value({tied ? kChainVocabulary : kChainWidth}, RowSet::kWanted);
+    const ValueId y = model.value({tied ? kChainVocabulary : kChainWidth}, TokenSet::kOutputs);
     model.op(OpKind::select_rows, {x}, {y});
     model.plan.outputs.push_back({"y", y});
     model.finish();
@@ -85,8 +85,8 @@ class Chain {
     auto set = cache::CacheSet::make(model.plan, {});
     CULET_CHECK(set.has_value());
     const std::vector<int32_t> tokens{token}, wanted{0};
-    const Segment segment{set->get(), 0, tokens, wanted};
-    CULET_CHECK(executor.run(workspace, {&segment, 1}).has_value());
+    const SequenceChunk sequence{set->get(), 0, tokens, wanted};
+    CULET_CHECK(executor.run(workspace, {&sequence, 1}).has_value());
     const auto y = executor.output(workspace, "y");
     return {y.begin(), y.end()};
   }
