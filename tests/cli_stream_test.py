@@ -437,18 +437,18 @@ class Run(StreamCase):
         self.assertEqual(self.answer("the rain", *greedy, "-n", str(len(ids) + 5))[1], ids + more)
 
     # Verifies memory.endless-streams, reports-caches.llama.cpp#3440.
-    def test_pinned_prompts(self):
+    def test_prompts_as_sinks(self):
         prompt = "the rain in Spain falls mainly on the plain"
-        pinned = len(self.ids(prompt))
+        sinks = len(self.ids(prompt))
         greedy = (prompt, "--raw", "--temp", "0", "--logit-bias", "1=-inf", "--stream", "--ctx", "60",
                   "-n", "150")
         here = self.answer(*greedy, "--pin-prompt")
-        self.assertEqual(here, self.answer(*greedy, "--sinks", str(pinned)))
+        self.assertEqual(here, self.answer(*greedy, "--sinks", str(sinks)))
         self.assertNotEqual(here[2], self.answer(*greedy)[2])
         self.assertEqual(self.answer(*greedy, "--pin-prompt", "--sinks", "40"),
                          self.answer(*greedy, "--sinks", "40"))
-        no_room = culet("run", GEMMA, prompt, "--raw", "--stream", "--pin-prompt", "--ctx", str(pinned))
-        self.assert_error(no_room, 1, "--pin-prompt", str(pinned))
+        no_room = culet("run", GEMMA, prompt, "--raw", "--stream", "--pin-prompt", "--ctx", str(sinks))
+        self.assert_error(no_room, 1, "--pin-prompt", str(sinks))
 
 
 class Show(StreamCase):

@@ -24,7 +24,7 @@ GEMMA = str(GOLDEN / "tiny/gemma3/model-q8_0.gguf")     # text in and out, no ch
 LLAMA = str(GOLDEN / "tiny/llama/model-q8_0.gguf")
 BERT = str(GOLDEN / "tiny/bert/model.gguf")             # an encoder
 EMBEDDING = str(GOLDEN / "tiny/gemma-embedding/model.gguf")  # one whose vectors have length 1
-DRAFTER = str(GOLDEN / "tiny/gemma4-assistant/model.gguf")
+DRAFT_MODEL = str(GOLDEN / "tiny/gemma4-assistant/model.gguf")
 CULET = ""                                              # set by main()
 
 # Variables that would change what is tested.
@@ -169,13 +169,13 @@ class Usage(Case):
         self.assert_error(culet("run", GEMMA, "x", "--raw", "--system", "y"), 2, "--raw")
         self.assert_error(culet("run", GEMMA, "x", "--logprobs", "2"), 2, "--jsonl")
 
-    # Verifies answers.drafters.
-    def test_drafters_are_refused(self):
-        for command in (("run", DRAFTER, "the rain"), ("score", DRAFTER, "-"), ("bench", DRAFTER),
-                        ("show", DRAFTER), ("explain", DRAFTER), ("tokenize", DRAFTER, "the rain")):
+    # Verifies answers.draft-models.
+    def test_draft_models_are_refused(self):
+        for command in (("run", DRAFT_MODEL, "the rain"), ("score", DRAFT_MODEL, "-"), ("bench", DRAFT_MODEL),
+                        ("show", DRAFT_MODEL), ("explain", DRAFT_MODEL), ("tokenize", DRAFT_MODEL, "the rain")):
             refused = culet(*command, stdin=b"the rain")
             self.assertEqual((refused.returncode, refused.stdout), (1, b""))
-            for word in (DRAFTER, "this is a draft model", "its target", "run that model instead"):
+            for word in (DRAFT_MODEL, "this is a draft model", "its target", "run that model instead"):
                 self.assertIn(word, refused.stderr.decode().splitlines()[-1])  # a busy machine is a line before
 
     # Requirement arithmetic.engine-switch "engine switch": there is one engine; `CULET_ISA`,
@@ -613,14 +613,14 @@ class Run(Case):
             last = json.loads(rest.splitlines()[-1])
             self.assertEqual((last["event"], last["reason"]), ("finished", "cancelled"))
 
-    def test_drafters(self):
-        drafter, target = (str(GOLDEN / f"tiny/{name}/model.gguf") for name in ("gemma4-assistant", "gemma4-e"))
+    def test_draft_models(self):
+        draft_model, target = (str(GOLDEN / f"tiny/{name}/model.gguf") for name in ("gemma4-assistant", "gemma4-e"))
         for command in ("show", "explain"):
-            self.assert_error(culet(command, drafter), 1, "--target", "draft")
-            text = self.ok(culet(command, drafter, "--target", target)).stdout.decode()
+            self.assert_error(culet(command, draft_model), 1, "--target", "draft")
+            text = self.ok(culet(command, draft_model, "--target", target)).stdout.decode()
             self.assertIn("draft", text)
-            self.assert_error(culet(command, drafter, "--target", GEMMA), 1, drafter, "wide")
-        shown = json.loads(self.ok(culet("show", drafter, "--target", target, "--json")).stdout)
+            self.assert_error(culet(command, draft_model, "--target", GEMMA), 1, draft_model, "wide")
+        shown = json.loads(self.ok(culet("show", draft_model, "--target", target, "--json")).stdout)
         self.assertEqual((shown["kind"], shown["context_bytes"]), ("draft", 0))
 
     def test_a_model_that_is_cut_meanwhile(self):
@@ -683,10 +683,10 @@ class Inspect(Case):
 
     def test_encoders(self):
         text = self.ok(culet("show", BERT)).stdout.decode()
-        for word in ("bert (encoder)", "128 tokens", "64 numbers a text", "longer than an ordinary pass"):
+        for word in ("bert (encoder)", "128 tokens", "64 numbers per text", "longer than an ordinary forward pass"):
             self.assertIn(word, text)
         shown = json.loads(self.ok(culet("show", BERT, "--json")).stdout)
-        self.assertEqual((shown["kind"], shown["vector_width"]), ("encoder", 64))
+        self.assertEqual((shown["kind"], shown["embedding_dimension"]), ("encoder", 64))
         plan = self.ok(culet("explain", BERT)).stdout.decode()
         for word in ("mask=full", "embed(token_types, by=type)", "gelu_erf"):
             self.assertIn(word, plan)

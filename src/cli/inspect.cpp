@@ -172,10 +172,9 @@ std::string memory_lines(const Model& model, const SessionOptions& session,
                       "ordinary forward pass need more\n",
                       "memory", mebibytes(own), mebibytes(info.workspace_bytes));
   }
-  text +=
-      fmt::format("{:<18}{} of its own for {} of {} tokens: {} of cache, {} of workspace\n",
-                  "memory", mebibytes(own), session.stream ? "a stream with a view" : "a context",
-                  session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
+  text += fmt::format("{:<18}{} of its own for {} of {} tokens: {} of cache, {} of workspace\n",
+                      "memory", mebibytes(own), session.stream ? "a stream" : "a context",
+                      session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
   for (const LayerMemory& layer : memory.layers) {
     text +=
         fmt::format("{:<18}{} x {}: {} of keys and values, {} allocated between forward passes\n",
