@@ -464,7 +464,7 @@ class Show(StreamCase):
         for key in ("payload_bytes", "allocated_bytes"):
             self.assertEqual(memory[key], sum(layer[key] for layer in memory["layers"]))
         self.assertLess(memory["payload_bytes"], memory["allocated_bytes"])
-        self.assertLess(memory["allocated_bytes"], memory["most_bytes"])
+        self.assertLess(memory["allocated_bytes"], memory["peak_bytes"])
         row = kinds["stream(4, 996)"]["payload_bytes"] // 1000
         self.assertEqual(kinds["window(8)"]["payload_bytes"], 6 * 8 * row)
         half = self.memory("--stream", "--sinks", "4", "--window", "496")

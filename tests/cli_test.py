@@ -711,7 +711,7 @@ class Inspect(Case):
         self.assertEqual((shown["architecture"], shown["kind"]), ("gemma3", "decoder"))
         self.assertEqual(shown["architecture_file"]["origin"], "built in")
         self.assertRegex(shown["architecture_file"]["sha256"], r"^[0-9a-f]{64}$")
-        self.assertEqual((shown["layers"], shown["width"], shown["vocabulary"]), (7, 64, 512))
+        self.assertEqual((shown["layers"], shown["hidden_size"], shown["vocabulary"]), (7, 64, 512))
         self.assertEqual(sum(shown["tensor_types"].values()), shown["tensors"])
         self.assertIn(shown["instruction_set"], shown["instruction_sets"])
         self.assertTrue(shown["instruction_sets"]["scalar"])
