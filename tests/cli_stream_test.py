@@ -460,12 +460,12 @@ class Show(StreamCase):
         memory = self.memory("--ctx", "1000", "--stream", "--kv", "f16")
         kinds = {layer["kind"]: layer for layer in memory["layers"]}
         self.assertEqual({kind: layer["layers"] for kind, layer in kinds.items()},
-                         {"window(8)": 6, "stream(4, 996)": 1})
+                         {"window(8)": 6, "sinks(4) + window(996)": 1})
         for key in ("payload_bytes", "allocated_bytes"):
             self.assertEqual(memory[key], sum(layer[key] for layer in memory["layers"]))
         self.assertLess(memory["payload_bytes"], memory["allocated_bytes"])
         self.assertLess(memory["allocated_bytes"], memory["peak_bytes"])
-        row = kinds["stream(4, 996)"]["payload_bytes"] // 1000
+        row = kinds["sinks(4) + window(996)"]["payload_bytes"] // 1000
         self.assertEqual(kinds["window(8)"]["payload_bytes"], 6 * 8 * row)
         half = self.memory("--stream", "--sinks", "4", "--window", "496")
         self.assertEqual(half["layers"][1]["payload_bytes"], 500 * row)
@@ -476,7 +476,7 @@ class Show(StreamCase):
         kinds = [layer["kind"] for layer in self.memory("--stream", model=LFM2)["layers"]]
         self.assertIn("state", kinds)
         text = self.ok(culet("show", GEMMA, "--ctx", "1000", "--stream")).stdout.decode()
-        self.assertIn("stream(4, 996)", text)
+        self.assertIn("sinks(4) + window(996)", text)
 
     def test_nonsense(self):
         for options, words in ((["--window", "9999"], ("9999", "2048")),
