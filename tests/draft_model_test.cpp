@@ -694,7 +694,7 @@ TEST(Refused, Steps) {
   const auto one = session(pair.target);
   std::vector<float> hidden(kWidth, 0.5f);
   const auto step = [&](Token token) { return draft(*pair.draft_model, *one, token, hidden); };
-  expect_refused(step(5), ErrorCode::kInvalidArgument, "append the prompt first");
+  expect_refused(step(5), ErrorCode::kInvalidArgument, "append the prompt before drafting");
   expect_ok(one->append(random_tokens(3)));
   EXPECT_TRUE(step(5));
   expect_refused(step(-1), ErrorCode::kInvalidArgument, "ids are 0 to 511");
@@ -704,7 +704,7 @@ TEST(Refused, Steps) {
   const auto stranger = session(load(target_file()));
   expect_ok(stranger->append(random_tokens(3)));
   expect_refused(draft(*pair.draft_model, *stranger, 5, hidden), ErrorCode::kInvalidArgument,
-                 "the draft model's target is the one that it was loaded with");
+                 "another model than the target that the draft model was loaded with");
   hidden[7] = std::numeric_limits<float>::quiet_NaN();
   expect_refused(step(5), ErrorCode::kNumeric, "not finite");
   hidden[7] = 0;

@@ -35,10 +35,11 @@ Result<void> check_draft_model(const ModelImpl& draft_model) {
 
 Result<void> check_session(const ModelImpl& draft_model, const SessionImpl& session) {
   if (session.model().get() != draft_model.target()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the session belongs to the model {}, but the target of the draft "
-                            "model is {}; use a session of the target",
-                            session.model()->info().path, draft_model.target()->info().path));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the session belongs to another model than the target that the draft model was "
+                    "loaded with (their files are {} and {}); use a session of the target",
+                    session.model()->info().path, draft_model.target()->info().path));
   }
   if (session.length() == 0) {
     return fail(ErrorCode::kInvalidArgument,
