@@ -183,7 +183,8 @@ TEST(Tokenizers, WhatCannotBeSaid) {
   Json tokenizer = byte_level();
   tokenizer["pre_tokenizer"] = tokenizer["decoder"] = nullptr;
   EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8}).error,
-            "the tokenizer merges characters and has no tokens for bytes, which a GGUF file cannot express");
+            "the tokenizer merges characters and has no tokens for bytes, which a GGUF file cannot "
+            "express");
   tokenizer["model"]["byte_fallback"] = true;  // one of its merges has a space
   EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8}).error,
             "a merge of tokenizer.json has a space in it");
@@ -223,8 +224,9 @@ TEST(Tokenizers, WordPiece) {
   EXPECT_EQ(keys.find("tokenizer.ggml.normalizer.lowercase")->as_bool(), true);
   EXPECT_EQ(keys.find("tokenizer.ggml.normalizer.strip_accents")->as_bool(), false);
   tokenizer["model"]["continuing_subword_prefix"] = "@@";
-  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 4}).error,
-            "the tokenizer does not mark continued pieces with ##, which a GGUF file cannot express");
+  EXPECT_EQ(
+      Keys({.tokenizer = &tokenizer}, {.rows = 4}).error,
+      "the tokenizer does not mark continued pieces with ##, which a GGUF file cannot express");
 }
 
 // Older folders list added tokens in tokenizer_config.json, by id.
