@@ -1,7 +1,7 @@
 // Streams a text through a model and prints what it costs and how well it predicts, as one JSON
 // object. bench/streaming.py runs the experiments of docs/streaming.md with it.
 //
-//   stream_bench MODEL.gguf TEXT --tokens 20000 --pinned 4 --window 1020
+//   stream_bench MODEL.gguf TEXT --tokens 20000 --sinks 4 --window 1020
 //   --tokens 0          all of the text
 //   --skip N            leaves out the N tokens behind the first
 //   --dense             a fixed context that holds everything, instead of a stream
@@ -10,7 +10,7 @@
 //   --tail N            also the surprisal of each of the last N tokens
 //   --find TEXT         also the number of the token that ends the first TEXT
 //   --nll FILE          writes the surprisal of every token, one a line
-//   --recompute N       also, at N positions: the first token and the last pinned + window - 1 ones
+//   --recompute N       also, at N positions: the first token and the last sinks + window - 1 ones
 //                       in a session of their own
 //   --keys T --values T f32, f16, bf16, q8_0
 //   --reference         also a session with f32 keys and values: mean KL of the distributions to it
@@ -172,7 +172,7 @@ int main(int argc, char** argv) {
   culet::SessionOptions session_options;
   session_options.keys = options.type("keys");
   session_options.values = options.type("values");
-  const culet::StreamOptions stream{options.number("pinned", 4), options.number("window", 1020)};
+  const culet::StreamOptions stream{options.number("sinks", 4), options.number("window", 1020)};
   if (options.has("dense"))
     session_options.context = wanted;
   else

@@ -97,8 +97,8 @@ class Lab:
         return [float(x) for x in path.read_text().split()] if path.exists() else None
 
 
-def stream(pinned, window):
-    return ["--pinned", pinned, "--window", window]
+def stream(sink_count, window):
+    return ["--sinks", sink_count, "--window", window]
 
 
 def patch_context(source, target, length):
@@ -135,16 +135,16 @@ def fourway(lab):
 
 
 def sinks(lab):
-    for pinned in (0, 1, 2, 8):
-        lab.run(f"smollm2-{pinned}-{1024 - pinned}", "smollm2", *stream(pinned, 1024 - pinned),
+    for sink_count in (0, 1, 2, 8):
+        lab.run(f"smollm2-{sink_count}-{1024 - sink_count}", "smollm2", *stream(sink_count, 1024 - sink_count),
                 "--tokens", LENGTH, "--step", 128)
 
 
 def gemma(lab):
     lab.run("gemma3-dense", "gemma3", "--dense", "--tokens", GRID_LENGTH, "--step", 128)
     for view in (1024, 4096, 512, 2048):
-        for pinned in (4, 0, 1, 8):
-            lab.run(f"gemma3-{pinned}-{view - pinned}", "gemma3", *stream(pinned, view - pinned),
+        for sink_count in (4, 0, 1, 8):
+            lab.run(f"gemma3-{sink_count}-{view - sink_count}", "gemma3", *stream(sink_count, view - sink_count),
                     "--tokens", GRID_LENGTH, "--step", 128)
 
 
@@ -315,7 +315,7 @@ def report_quality(lab):
                 rows.append((MODELS[model][1], f"4 + {view - 4:,}", r["positions"],
                              f"{r['streamed_nll']:.4f}", f"{r['recomputed_nll']:.4f}",
                              f"{r['streamed_nll'] / r['recomputed_nll']:.4f}"))
-    return table(("model", "pinned + window", "positions", "streaming NLL", "recomputed NLL",
+    return table(("model", "sinks + window", "positions", "streaming NLL", "recomputed NLL",
                   "ratio"), rows)
 
 
@@ -326,7 +326,7 @@ def blocks_of(nll, size=1000):
 
 def report_fourway(lab):
     names = (("dense", "smollm2-dense"), ("window only (0 + 1,024)", "smollm2-0-1024"),
-             ("pinned + window (4 + 1,020)", recomputed_name("smollm2", 1024)))
+             ("sinks + window (4 + 1,020)", recomputed_name("smollm2", 1024)))
     series, rows = [], []
     again = lab.load(recomputed_name("smollm2", 1024))
     places = [p["token"] for p in again["at"]] if again else []
@@ -358,17 +358,17 @@ def report_fourway(lab):
 
 def report_sinks(lab):
     rows, series = [], []
-    for pinned in (0, 1, 2, 4, 8):
-        name = f"smollm2-{pinned}-{1024 - pinned}" if pinned != 4 else recomputed_name(
+    for sink_count in (0, 1, 2, 4, 8):
+        name = f"smollm2-{sink_count}-{1024 - sink_count}" if sink_count != 4 else recomputed_name(
             "smollm2", 1024)
         nll = lab.nll(name)
         if nll:
-            rows.append((pinned, f"{1024 - pinned:,}", f"{tail_mean(nll, 2048):.4f}",
+            rows.append((sink_count, f"{1024 - sink_count:,}", f"{tail_mean(nll, 2048):.4f}",
                          f"{math.exp(tail_mean(nll, 2048)):.2f}"))
-            series.append((f"{pinned} pinned", *blocks_of(nll)))
+            series.append((f"{sink_count} sinks", *blocks_of(nll)))
     image = plot("sinks", "SmolLM2-135M: how many sinks", "token", "NLL, nats a token", series,
                  low=0)
-    return table(("pinned", "window", "NLL, tokens 2,048-19,999", "perplexity"), rows) + image
+    return table(("sinks", "window", "NLL, tokens 2,048-19,999", "perplexity"), rows) + image
 
 
 def report_gemma(lab):
@@ -376,18 +376,18 @@ def report_gemma(lab):
     rows, series = [], []
     for view in (512, 1024, 2048, 4096):
         cells = []
-        for pinned in (0, 1, 4, 8):
-            nll = lab.nll(f"gemma3-{pinned}-{view - pinned}")
+        for sink_count in (0, 1, 4, 8):
+            nll = lab.nll(f"gemma3-{sink_count}-{view - sink_count}")
             cells.append(f"{tail_mean(nll, 4096):.4f}" if nll else "")
-            if nll and (view == 1024 and pinned in (0, 1, 4) or view == 4096 and pinned == 4):
-                series.append((f"{pinned} + {view - pinned:,}", *blocks_of(nll)))
+            if nll and (view == 1024 and sink_count in (0, 1, 4) or view == 4096 and sink_count == 4):
+                series.append((f"{sink_count} + {view - sink_count:,}", *blocks_of(nll)))
         if any(cells):
             rows.append((f"{view:,}", *cells, f"{tail_mean(dense, 4096):.4f}" if dense else ""))
     if dense:
         series.append(("dense", *blocks_of(dense)))
     image = plot("gemma", "Gemma 3 270M: global layers stream, local layers keep 512", "token",
                  "NLL, nats a token", series, low=0)
-    return table(("global layers see", "0 pinned", "1", "4", "8", "dense"), rows) + image
+    return table(("global layers see", "0 sinks", "1", "4", "8", "dense"), rows) + image
 
 
 def report_long(lab):
@@ -447,7 +447,7 @@ def report_needle(lab):
         if rows:
             texts.append(f"{MODELS[model][1]}:\n\n" + table(
                 ("distance, tokens", f"stream 4 + {NEEDLE_VIEW - 4:,}", "dense",
-                 "stream, nothing planted"), rows))
+                 "stream without the sentence"), rows))
     return "\n".join(texts) or table((), ())
 
 

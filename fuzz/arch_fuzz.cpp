@@ -66,13 +66,13 @@ void read_family(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const plan::ArchLibrary library = *plan::ArchLibrary::open("");
   static const Header llama("llama-q8_0"), gemma("gemma4-e-q8_0");
-  static const Header drafter("gemma4-assistant"), target("gemma3-q8_0");
+  static const Header draft_model("gemma4-assistant"), target("gemma3-q8_0");
   const plan::ArchText text{"fuzz", std::string(reinterpret_cast<const char*>(data), size),
                             "fuzz.arch"};
   check(plan::compile_text(library, text, llama.file, {}), llama.file);
   check(plan::compile_text(library, text, gemma.file, {}), gemma.file);
-  check(plan::compile_text(library, text, drafter.file, {.target = &target.file}),
-        {drafter.file, &target.file});
+  check(plan::compile_text(library, text, draft_model.file, {.target = &target.file}),
+        {draft_model.file, &target.file});
   read_family(text.text);
   return 0;
 }

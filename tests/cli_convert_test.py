@@ -118,7 +118,7 @@ class Quantize(Case):
     def test_files_that_cannot_be(self):
         own = self.folder / "own.gguf"
         own.write_bytes(Path(LLAMA).read_bytes())
-        self.assertIn("is a file that is read",
+        self.assertIn("is an input file",
                       self.fails(1, "quantize", str(own), str(own), "Q8_0"))
         self.assertEqual(own.read_bytes(), Path(LLAMA).read_bytes())
         self.assertIn("/none/a.gguf'", self.fails(1, "quantize", LLAMA, str(own.parent / "none/a.gguf"),
@@ -356,7 +356,7 @@ class Convert(Case):
     # Verifies files.conversion.
     def test_folders_that_cannot_be(self):
         none = self.folder / "none"
-        self.assertIn("is no folder", self.fails(1, "convert", str(none), self.out))
+        self.assertIn("is not a folder", self.fails(1, "convert", str(none), self.out))
         none.mkdir()
         self.assertIn("has no config.json", self.fails(1, "convert", str(none), self.out))
         (none / "config.json").write_text('{"architectures": ["Other"]}')
@@ -364,7 +364,7 @@ class Convert(Case):
         self.assertIn("has no *.safetensors; its other files", self.fails(1, "convert", str(none), self.out))
         folder = self.published()
         before = (folder / "tokenizer.json").read_bytes()
-        self.assertIn("is a file of the folder", self.fails(1, "convert", str(folder), str(folder / "tokenizer.json")))
+        self.assertIn("is an input file in the folder", self.fails(1, "convert", str(folder), str(folder / "tokenizer.json")))
         self.assertEqual((folder / "tokenizer.json").read_bytes(), before)
         (folder / "tokenizer_config.json").unlink(missing_ok=True)
         (folder / "tokenizer_config.json").symlink_to("/no/such/blob")     # as an unfinished download leaves it

@@ -316,11 +316,11 @@ class Snapshots(StreamCase):
         text = self.folder + "/text"
         Path(text).write_text("the rain")
         for more in ([], ["--stream"]):
-            self.assert_error(culet("score", GEMMA, text, "--save", text, *more), 1, "a file that is read")
+            self.assert_error(culet("score", GEMMA, text, "--save", text, *more), 1, "one of the input files")
             with open(text) as standard_input:
                 done = subprocess.run([cli_test.CULET, "score", GEMMA, "--save", text, *more], env=CLEAN,
                                       stdin=standard_input, capture_output=True, check=False)
-            self.assert_error(done, 1, "a file that is read")
+            self.assert_error(done, 1, "one of the input files")
         self.assertEqual(Path(text).read_text(), "the rain")
         self.assert_error(culet("run", GEMMA, "the rain", "-n", "5", "-q", "--save", "/no/such/folder/x"), 1, "/no/such")
         failed = culet("run", GEMMA, "the rain", "-n", "5", "--jsonl", "--save", link)
@@ -437,18 +437,18 @@ class Run(StreamCase):
         self.assertEqual(self.answer("the rain", *greedy, "-n", str(len(ids) + 5))[1], ids + more)
 
     # Verifies memory.endless-streams, reports-caches.llama.cpp#3440.
-    def test_pinned_prompts(self):
+    def test_prompts_as_sinks(self):
         prompt = "the rain in Spain falls mainly on the plain"
-        pinned = len(self.ids(prompt))
+        sinks = len(self.ids(prompt))
         greedy = (prompt, "--raw", "--temp", "0", "--logit-bias", "1=-inf", "--stream", "--ctx", "60",
                   "-n", "150")
         here = self.answer(*greedy, "--pin-prompt")
-        self.assertEqual(here, self.answer(*greedy, "--sinks", str(pinned)))
+        self.assertEqual(here, self.answer(*greedy, "--sinks", str(sinks)))
         self.assertNotEqual(here[2], self.answer(*greedy)[2])
         self.assertEqual(self.answer(*greedy, "--pin-prompt", "--sinks", "40"),
                          self.answer(*greedy, "--sinks", "40"))
-        no_room = culet("run", GEMMA, prompt, "--raw", "--stream", "--pin-prompt", "--ctx", str(pinned))
-        self.assert_error(no_room, 1, "--pin-prompt", str(pinned))
+        no_room = culet("run", GEMMA, prompt, "--raw", "--stream", "--pin-prompt", "--ctx", str(sinks))
+        self.assert_error(no_room, 1, "--pin-prompt", str(sinks))
 
 
 class Show(StreamCase):
@@ -464,7 +464,7 @@ class Show(StreamCase):
         for key in ("payload_bytes", "allocated_bytes"):
             self.assertEqual(memory[key], sum(layer[key] for layer in memory["layers"]))
         self.assertLess(memory["payload_bytes"], memory["allocated_bytes"])
-        self.assertLess(memory["allocated_bytes"], memory["most_bytes"])
+        self.assertLess(memory["allocated_bytes"], memory["peak_bytes"])
         row = kinds["sinks(4) + window(996)"]["payload_bytes"] // 1000
         self.assertEqual(kinds["window(8)"]["payload_bytes"], 6 * 8 * row)
         half = self.memory("--stream", "--sinks", "4", "--window", "496")

@@ -24,7 +24,7 @@ GEMMA = str(GOLDEN / "tiny/gemma3/model-q8_0.gguf")     # text in and out, no ch
 LLAMA = str(GOLDEN / "tiny/llama/model-q8_0.gguf")
 BERT = str(GOLDEN / "tiny/bert/model.gguf")             # an encoder
 EMBEDDING = str(GOLDEN / "tiny/gemma-embedding/model.gguf")  # one whose vectors have length 1
-DRAFTER = str(GOLDEN / "tiny/gemma4-assistant/model.gguf")
+DRAFT_MODEL = str(GOLDEN / "tiny/gemma4-assistant/model.gguf")
 CULET = ""                                              # set by main()
 
 # Variables that would change what is tested.
@@ -161,21 +161,21 @@ class Usage(Case):
                        ["--presence-penalty", "inf"], ["--frequency-penalty", "nan"],
                        ["--repeat-last-n", "-2"], ["--logit-bias", "5"],
                        ["--logit-bias", "a=1"], ["--logprobs", "-1"]):
-            self.assert_error(culet("run", GEMMA, "x", *option), 2,
-                              option[0].replace("-n", "--max-tokens"))
+            name = "--max-tokens" if option[0] == "-n" else option[0]
+            self.assert_error(culet("run", GEMMA, "x", *option), 2, name)
         for kv in ("q4", "f16,", ",f16", "f16,q8_0,f16", "f16-full,f16", ""):
             self.assert_error(culet("score", GEMMA, "--kv", kv), 2, "--kv")
         self.assert_error(culet("score", GEMMA, "--top", "-1"), 2, "--top")
         self.assert_error(culet("run", GEMMA, "x", "--raw", "--system", "y"), 2, "--raw")
         self.assert_error(culet("run", GEMMA, "x", "--logprobs", "2"), 2, "--jsonl")
 
-    # Verifies answers.drafters.
-    def test_drafters_are_refused(self):
-        for command in (("run", DRAFTER, "the rain"), ("score", DRAFTER, "-"), ("bench", DRAFTER),
-                        ("show", DRAFTER), ("explain", DRAFTER), ("tokenize", DRAFTER, "the rain")):
+    # Verifies answers.draft-models.
+    def test_draft_models_are_refused(self):
+        for command in (("run", DRAFT_MODEL, "the rain"), ("score", DRAFT_MODEL, "-"), ("bench", DRAFT_MODEL),
+                        ("show", DRAFT_MODEL), ("explain", DRAFT_MODEL), ("tokenize", DRAFT_MODEL, "the rain")):
             refused = culet(*command, stdin=b"the rain")
             self.assertEqual((refused.returncode, refused.stdout), (1, b""))
-            for word in (DRAFTER, "this is a draft model", "its target", "run that model instead"):
+            for word in (DRAFT_MODEL, "this is a draft model", "its target", "run that model instead"):
                 self.assertIn(word, refused.stderr.decode().splitlines()[-1])  # a busy machine is a line before
 
     # Requirement arithmetic.engine-switch "engine switch": there is one engine; `CULET_ISA`,
@@ -354,7 +354,7 @@ class Embed(Case):
         piped = "\r\n".join(texts).encode()
         self.assertEqual(lines(self.ok(culet("embed", BERT, stdin=piped))), by_name)
         self.assertEqual(lines(self.ok(culet("embed", BERT, "-", stdin=piped + b"\n"))), by_name)
-        self.assertIn(b"stands alone", culet("embed", BERT, "-", "x", stdin=piped).stderr)
+        self.assertIn(b"cannot be combined with texts", culet("embed", BERT, "-", "x", stdin=piped).stderr)
         with tempfile.NamedTemporaryFile() as file:
             file.write(piped)
             file.flush()
@@ -386,7 +386,7 @@ class Embed(Case):
 
     # Verifies answers.embed.
     def test_refusals(self):
-        self.assert_error(culet("embed", LLAMA, "the rain"), 1, LLAMA, "is of kind decoder", "encoder")
+        self.assert_error(culet("embed", LLAMA, "the rain"), 1, LLAMA, "kind decoder", "encoder")
         self.assert_error(culet("embed", BERT, "the rain", ""), 1, "text 2 is empty")
         self.assert_error(culet("embed", BERT, "  "), 1, "text 1 is empty")
         self.assert_error(culet("embed", BERT, stdin=b"a\n\nb\n"), 1, "line 2 of standard input is empty")
@@ -613,14 +613,14 @@ class Run(Case):
             last = json.loads(rest.splitlines()[-1])
             self.assertEqual((last["event"], last["reason"]), ("finished", "cancelled"))
 
-    def test_drafters(self):
-        drafter, target = (str(GOLDEN / f"tiny/{name}/model.gguf") for name in ("gemma4-assistant", "gemma4-e"))
+    def test_draft_models(self):
+        draft_model, target = (str(GOLDEN / f"tiny/{name}/model.gguf") for name in ("gemma4-assistant", "gemma4-e"))
         for command in ("show", "explain"):
-            self.assert_error(culet(command, drafter), 1, "--target", "draft")
-            text = self.ok(culet(command, drafter, "--target", target)).stdout.decode()
+            self.assert_error(culet(command, draft_model), 1, "--target", "draft")
+            text = self.ok(culet(command, draft_model, "--target", target)).stdout.decode()
             self.assertIn("draft", text)
-            self.assert_error(culet(command, drafter, "--target", GEMMA), 1, drafter, "wide")
-        shown = json.loads(self.ok(culet("show", drafter, "--target", target, "--json")).stdout)
+            self.assert_error(culet(command, draft_model, "--target", GEMMA), 1, draft_model, "wide")
+        shown = json.loads(self.ok(culet("show", draft_model, "--target", target, "--json")).stdout)
         self.assertEqual((shown["kind"], shown["context_bytes"]), ("draft", 0))
 
     def test_a_model_that_is_cut_meanwhile(self):
@@ -683,10 +683,10 @@ class Inspect(Case):
 
     def test_encoders(self):
         text = self.ok(culet("show", BERT)).stdout.decode()
-        for word in ("bert (encoder)", "128 tokens", "64 numbers per text", "longer than an ordinary pass"):
+        for word in ("bert (encoder)", "128 tokens", "64 numbers per text", "longer than an ordinary forward pass"):
             self.assertIn(word, text)
         shown = json.loads(self.ok(culet("show", BERT, "--json")).stdout)
-        self.assertEqual((shown["kind"], shown["vector_width"]), ("encoder", 64))
+        self.assertEqual((shown["kind"], shown["embedding_dimension"]), ("encoder", 64))
         plan = self.ok(culet("explain", BERT)).stdout.decode()
         for word in ("mask=full", "embed(token_types, by=type)", "gelu_erf"):
             self.assertIn(word, plan)
@@ -711,7 +711,7 @@ class Inspect(Case):
         self.assertEqual((shown["architecture"], shown["kind"]), ("gemma3", "decoder"))
         self.assertEqual(shown["architecture_file"]["origin"], "built in")
         self.assertRegex(shown["architecture_file"]["sha256"], r"^[0-9a-f]{64}$")
-        self.assertEqual((shown["layers"], shown["width"], shown["vocabulary"]), (7, 64, 512))
+        self.assertEqual((shown["layers"], shown["hidden_size"], shown["vocabulary"]), (7, 64, 512))
         self.assertEqual(sum(shown["tensor_types"].values()), shown["tensors"])
         self.assertIn(shown["instruction_set"], shown["instruction_sets"])
         self.assertTrue(shown["instruction_sets"]["scalar"])

@@ -1017,15 +1017,15 @@ TEST_F(DenseLayers, OthersAreRefusedByName) {
   const auto refused = [&](const std::string& what) {
     EXPECT_NE(refusal_of(in).find(what), std::string::npos) << refusal_of(in);
   };
-  refused("'sentence_transformers.models.Dense' (in '2_Dense') as well");
+  refused("the model also applies 'sentence_transformers.models.Dense' (in '2_Dense')");
   write_modules(in, {"", "1_Pooling", "../2_Dense"});
-  refused("is no folder in this one");
+  refused("is not a folder in this one");
   write_modules(in, {"", "1_Pooling", "2_Dense", "1_Pooling"});
-  refused("'sentence_transformers.models.Pooling' (in '1_Pooling') as well");
+  refused("the model also applies 'sentence_transformers.models.Pooling' (in '1_Pooling')");
   write_modules(in, {"1_Pooling", "2_Dense"});
-  refused("is no list of modules");
+  refused("is not a list of modules");
   write_text(in + "/modules.json", "{}");
-  refused("is no list of modules");
+  refused("is not a list of modules");
   write_layer(in, 1, matrix(width, width));
   write_safetensors(in + "/3_Dense/model.safetensors",
                     {{"linear.weight", matrix(width, width)}, {"linear.bias", matrix(width, 1)}});
@@ -1146,7 +1146,7 @@ TEST_F(Convert, WhatIsMissingIsNamed) {
 TEST_F(Convert, TokenizersThatFilesCannotSayAreRefused) {
   Published p = llama("llama");
   p.tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+";
-  EXPECT_NE(refusal(p).find("have no name in files: x+, whole words first"), std::string::npos);
+  EXPECT_NE(refusal(p).find("has these steps: x+, whole words first"), std::string::npos);
   p = llama("llama");
   p.tokenizer["model"]["type"] = "Unigram";
   EXPECT_NE(refusal(p).find("type 'Unigram' is not read"), std::string::npos);

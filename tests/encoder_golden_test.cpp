@@ -304,7 +304,8 @@ TEST(Decoder, MakesNoVectors) {
   const auto rows = encode(*model, Sequences{{1, 2, 3}});
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(rows.error().message.find("is of kind decoder"), std::string::npos) << rows.error().message;
+  EXPECT_NE(rows.error().message.find("of kind decoder"), std::string::npos)
+      << rows.error().message;
   EXPECT_EQ(model->info().embedding_dimension, 0);
   const auto vectors = embed(*model, Sequences{{1, 2, 3}});
   ASSERT_FALSE(vectors);

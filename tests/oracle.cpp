@@ -144,7 +144,7 @@ class Pass {
     for (const plan::CacheSpec& spec : plan_.caches) sights_.push_back(sight_of(spec, stream));
   }
 
-  // Of a drafter: the last of the tokens is the step's; the target's pass has the keys it sees.
+  // Of a draft model: the last of the tokens is the step's; the target's pass has the keys it sees.
   Pass(const Oracle& oracle, std::span<const Token> tokens, Pass* target,
        std::span<const double> hidden)
       : oracle_(oracle),
@@ -232,14 +232,13 @@ class Pass {
     for (const ValueId in : op.in) unite(&(*needed)[static_cast<size_t>(in)], rows);
   }
 
-  // The window backwards until a key is not seen, then the pinned ones.
+  // The window backwards until a key is not seen, then the sinks.
   static Set visible_to(const Sight& sight, const Set& rows) {
     Set keys;
     for (const int64_t p : rows) {
       int64_t s = p;
       for (; s >= 0 && sight.visible(p, s); --s) keys.push_back(s);
-      for (int64_t pinned = 0; pinned < s && sight.visible(p, pinned); ++pinned)
-        keys.push_back(pinned);
+      for (int64_t sink = 0; sink < s && sight.visible(p, sink); ++sink) keys.push_back(sink);
     }
     sort_unique(&keys);
     return keys;
@@ -598,8 +597,8 @@ class Pass {
   const Oracle& oracle_;
   const Plan& plan_;
   std::span<const Token> tokens_;
-  Pass* target_ = nullptr;                      // a drafter's
-  std::span<const double> hidden_;              // of a drafter's step
+  Pass* target_ = nullptr;                      // a draft model's
+  std::span<const double> hidden_;              // of a draft model's step
   std::vector<Sight> sights_;                   // [cache]
   std::vector<Rows64> values_;                  // [value]
   std::vector<ValueId> keys_, values_of_keys_;  // [cache]

@@ -3,8 +3,8 @@
 // It shares with the engine the compiled plan (precise, unfused) and the dequantized numbers of the
 // file, and nothing else: no kernels, no cache, no passes. The whole input is one timeline from row
 // 0; what a row sees in a layer is one predicate of two row numbers, and a query is turned by its
-// distance to each key it meets, so the second query that the engine makes for pinned keys has no
-// part in it. A drafter's step is the row behind the input, which sees its target's keys.
+// distance to each key it meets, so the second query that the engine makes for sink keys has no
+// part in it. A draft model's step is the row behind the input, which sees its target's keys.
 #pragma once
 
 #include "culet/culet.h"
@@ -24,7 +24,7 @@ using DoubleRows = std::vector<std::vector<double>>;
 class Oracle {
  public:
   // Throws std::runtime_error: the file cannot be read or compiled.
-  // target: of a drafter; outlives it.
+  // target: of a draft model; outlives it.
   explicit Oracle(const std::string& path, const std::string& arch_dir = "",
                   const Oracle* target = nullptr);
 
@@ -36,7 +36,8 @@ class Oracle {
   // Of every row.
   DoubleRows logits(std::span<const Token> tokens,
                     const std::optional<StreamOptions>& stream = {}) const;
-  // Of a drafter: the logits and the hidden row of a step behind `tokens` with this token and row.
+  // Of a draft model: the logits and the hidden row of a step behind `tokens` with this token and
+  // row.
   struct Draft {
     std::vector<double> logits, hidden;
   };

@@ -91,7 +91,7 @@ class MiniLm(unittest.TestCase):
         done = culet("embed", self.model, stdin=long["text"].replace("\n", " "))
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(done.stdout, "")
-        self.assertIn("reads at most 512", done.stderr)
+        self.assertIn("takes at most 512", done.stderr)
 
 
 def main():

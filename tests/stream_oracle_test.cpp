@@ -1,6 +1,6 @@
 // A stream equals its definition: one pass over the whole input in which every row sees, in layers
-// that see everything, the first `pinned` keys and the last `window`; window keys at distance p -
-// s, pinned keys at distance min(p, pinned + window - 1) - s (oracle.h).
+// that see everything, the first `sinks` keys and the last `window`; window keys at distance p -
+// s, sink keys at distance min(p, sinks + window - 1) - s (oracle.h).
 //
 //   * the oracle itself against the reference's logits;
 //   * the engine against the oracle, every row at first, then rows after 100 and 1,000 windows;
@@ -194,7 +194,7 @@ TEST(Streams, AThousandLongerWindows) {
   expect_sampled("gemma3", {40, 12}, small_tests() ? 30 : 1000);
 }
 
-// More pinned keys than one part of the attention's sum has.
+// More sink keys than one part of the attention's sum has.
 // Requirement reports-caches.llama.cpp#3440 "ggml-org/llama.cpp#3440,
 // NousResearch/hermes-agent#43900: half the context is thrown away, the system prompt with it": one
 // token goes for each that comes; sinks, or the whole prompt, stay
@@ -273,7 +273,7 @@ TEST(SameBits, StreamsFarAway) {
 }
 
 // So many keys that threads share the parts of one row's sum.
-TEST(SameBits, PinnedKeysInSeveralParts) {
+TEST(SameBits, SinkKeysInSeveralParts) {
   const int64_t compared = small_tests() ? 3 : 30;
   expect_same_bits({file_of("llama"), true, {1030, 40}, KvType::kF16, 0, compared, true});
 }
@@ -329,7 +329,7 @@ TEST_P(Stream, IsAFullContextUntilSomethingIsEvicted) {
   }
 }
 
-// Pinned keys in one part of the attention's sum, the window in others.
+// Sink keys in one part of the attention's sum, the window in others.
 TEST(Streams, AreAFullContextAcrossPartsOfTheSum) {
   for (const std::string name : {"llama", "gemma3"}) {
     expect_full_until_evicted(name, {40, 1070}, KvType::kF16, 1000);

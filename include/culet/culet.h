@@ -7,9 +7,11 @@
 //   culet::generate(**session, prompt->tokens, {}, [](const culet::Event& e) { ...; return true;
 //   });
 //
-// examples/ has whole programs with their CMakeLists.txt. Nothing here throws or keeps global
-// state. Names of models, stores and downloads are in culet/hub.h, a library of its own
-// (culet::hub).
+// Calls that can fail return Result<T>: a value, or an Error with a sentence (culet/result.h).
+// Nothing throws, and there is no global state. examples/ has whole programs with their
+// CMakeLists.txt. docs/glossary.md maps the terms to those of llama.cpp and vLLM. Not included:
+// making model files (culet/convert.h), reports on architecture files (culet/arch.h), and names of
+// models, stores and downloads (culet/hub.h), which are in the second library, culet::hub.
 #pragma once
 
 #include "culet/chat.h"

@@ -1,5 +1,5 @@
-// Draft models: small models that propose tokens for a larger one, their target, to accept or to
-// reject (speculative decoding).
+// Draft models for speculative decoding: small models that propose tokens; a larger model, the
+// target, accepts or rejects them. Sampler::verify (culet/sampler.h) decides.
 #pragma once
 
 #include "culet/session.h"
@@ -14,21 +14,21 @@ struct Draft {
   std::vector<float> hidden;  // for the next step, [target's hidden size]
 };
 
-// One step of a draft model: what may follow `token`, which in turn may follow the session's
-// tokens.
+// One step of a draft model: the logits after `token`, which would follow the session's tokens.
 //
-// `hidden`, [target's hidden size]: for the first step the target's own values
-// (AppendItem::on_hidden) of the session's last token, from whose logits `token` was drawn; after
-// that Draft::hidden of the step before. So K tokens are proposed by K calls while the session
-// stays as it is. All of them are computed at the position behind its last token, as the published
-// draft models were trained. Appending [token, proposals...] with AppendItem::on_logits then tells
-// which proposals hold, and AppendItem::on_hidden has the values to go on from.
+// `hidden`, [target's hidden size]: in the first step, the target's hidden values
+// (AppendItem::on_hidden) of the session's last token, from whose logits `token` was drawn. In
+// later steps, Draft::hidden of the step before. So K calls propose K tokens, and the session does
+// not change. All steps are computed at the position after the session's last token, as the
+// published draft models were trained. Then append [token, proposals...] with AppendItem::on_logits
+// to see which proposals are accepted, and with AppendItem::on_hidden to get the values for the
+// next round.
 //
-// Nothing of the session changes. The bits depend on the draft model, the session and the arguments
-// alone. Threads: several drafts of one session may be computed at once.
-// Errors, before any work: kUnsupported (not a draft model, or a stream that it cannot follow),
-// kInvalidArgument (a session of another model than the target, or without tokens; a token outside
-// the vocabulary; hidden values of another size); later: kNumeric.
+// The bits depend on the draft model, the session and the arguments alone. Threads: several drafts
+// of one session may be computed at once. Errors before any work: kUnsupported (not a draft model,
+// or a stream that it cannot follow), kInvalidArgument (a session of another model than the target,
+// or without tokens; a token outside the vocabulary; hidden values of another size). Later:
+// kNumeric.
 Result<Draft> draft(const Model& draft_model, const Session& session, Token token,
                     std::span<const float> hidden);
 

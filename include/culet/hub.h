@@ -1,12 +1,12 @@
-// Models by name: where they are, what they are, and fetching them (docs/models.md).
+// Models by name: find, list, download and remove them (docs/models.md). The library is culet::hub.
 //
 // A name is a path, `name[:tag]` of the Ollama store, `org/repo[@revision][:quant]` of the Hugging
-// Face cache, or a name of culet's catalogue; `hf:` and `ollama:` in front search that place alone.
-// Places come from the environment at each call (docs/models.md has the variables). Stores of other
-// programs are only ever read. pull_model() is the one call that uses the network.
+// Face cache, or a name of culet's catalogue. With `hf:` or `ollama:` before it, only that place is
+// searched. Each call reads the places from the environment (docs/models.md has the variables). The
+// stores of other programs are never changed. Only pull_model() uses the network.
 //
-// Threads: every call may run beside any other, also of another process. Callbacks are called on
-// the calling thread and must not throw.
+// Threads: any number of calls may run at the same time, also in several processes. Callbacks are
+// called on the calling thread and must not throw.
 #pragma once
 
 #include "culet/progress.h"
@@ -22,19 +22,20 @@ namespace culet {
 struct ModelRef {
   std::string path;      // of the GGUF file; the first one of a split model
   std::string origin;    // for people: "path", "ollama:smollm2:latest", "hf:org/repo@0123abcd:Q8_0"
-  std::string sha256;    // 64 digits when the place knows it without reading the file, else empty
+  std::string sha256;    // 64 digits if known without reading the file, else empty
   std::string revision;  // commit of a Hugging Face repository, else empty
-  std::vector<std::string> notes;  // what else belongs to the model and is not used here
+  std::vector<std::string> notes;  // files of the model that culet does not use, one sentence each
 };
 
-// Never searches a store for what looks like a path (starts with /, ./, ../ or ~, has a backslash
-// or a drive letter, ends in .gguf). `~/` is the home folder. kNotFound says where was looked and
-// what there is; kCorrupt: the name was found in a store, and what is there cannot be trusted.
+// Finds a model. A name that looks like a path (starts with /, ./, ../ or ~, has a backslash or a
+// drive letter, ends in .gguf) is never searched for in a store. `~/` is the home folder. Errors:
+// kNotFound (lists the places searched and the names that exist), kCorrupt (a store has the name,
+// but its entry is damaged).
 Result<ModelRef> find_model(std::string_view name);
 
-// The sha256 of the model's file (of a split model: of the first part): what the place knows, what
-// was computed before for this inode, size and time, or computed now and remembered in culet's
-// cache folder. Progress: stage "hashing", in bytes.
+// The sha256 of the model's file (of a split model: of the first part). If it is not known, it is
+// computed and remembered in culet's cache folder for this inode, size and time. Progress: stage
+// "hashing", in bytes.
 Result<std::string> model_sha256(const ModelRef& model, const ProgressFn& progress = {});
 
 struct FileDigest {

@@ -28,13 +28,15 @@ class Model;
 struct ModelOptions {
   int threads = 0;  // 0: one per physical core. A draft model computes with its target's threads
   // float32 activations in matrix products, instead of int8 with a scale per 32 values: slower, and
-  // closer to the published model.
+  // closer to the published model. Changes results.
   bool precise = false;
-  bool fuse = true;        // false: run the plan without fused operations; same bits, slower
-  std::string isa{};       // instruction set; "": the best this CPU has. One it lacks: an error
+  bool fuse = true;  // false: run the plan without fused operations; same bits, slower
+  // Instruction set, a name of instruction_sets(); "": the best that this CPU has. One that the CPU
+  // does not have is an error.
+  std::string isa{};
   std::string arch_dir{};  // folder of .arch files that add to or replace the built-in ones
-  // The most tokens that one forward pass computes; 0: 256. It never changes a bit. A longer
-  // sequence of an encoder still is one pass.
+  // The most tokens that one forward pass computes (llama.cpp: n_ubatch); 0: 256. It never changes
+  // a bit. An encoder computes each sequence in one pass, even if it is longer.
   int32_t ubatch_size = 0;
   // Vocabulary, chat template and plan only: no weights are prepared, no session can be made.
   bool text_only = false;
@@ -44,21 +46,23 @@ struct ModelOptions {
   // A chat template (Jinja) in place of the file's own; "": the file's. One that does not parse is
   // kInvalidArgument.
   std::string chat_template{};
-  // The longest context that sessions may have. Selects the short or the long RoPE factors of
-  // LongRoPE models, once, at load; other models ignore it. 0: as SessionOptions::context.
+  // Maximum context, in tokens. Selects the short or the long RoPE factors of LongRoPE models once,
+  // at load, and their sessions cannot be longer; other models ignore it. 0: the default of
+  // SessionOptions::context.
   int64_t context = 0;
   // The most bytes that the weights, the workspaces of forward passes and all sessions of the model
-  // may take together. load() refuses a model that does not fit, Session::make a context that could
-  // never fit, encode() and embed() a sequence whose pass would not; a session that grows past what
-  // the others leave is refused by append() and restore(), and stays as it was. All are kExhausted,
-  // with the numbers. 0: no limit, but what the system has left is checked by load, Session::make,
-  // encode and embed; UINT64_MAX: nothing is checked.
+  // may take together. Calls that would need more return kExhausted with the numbers:
+  //   load(): the model does not fit. Session::make(): the context could never fit.
+  //   encode(), embed(): the forward pass of a sequence does not fit.
+  //   append(), restore(): other sessions leave too little; the session stays as it was.
+  // 0: no limit, but load, Session::make, encode and embed check what the system has left.
+  // UINT64_MAX: nothing is checked.
   uint64_t memory_limit = 0;
   // Stage "loading", in bytes, while weights are repacked. Stopping: load() returns kCancelled.
   ProgressFn progress{};
-  // For a draft model, and only for one: the decoder that it was trained for, loaded before with
-  // the same arch_dir. The draft model keeps it alive, reads its embedding and its sessions'
-  // caches, and has its vocabulary, context and threads.
+  // Only for a draft model: the decoder that it was trained for, loaded before with the same
+  // arch_dir. The draft model keeps it alive, reads its embedding and the caches of its sessions,
+  // and uses its vocabulary, context and threads.
   std::shared_ptr<const Model> target{};
 };
 
@@ -92,46 +96,46 @@ struct TensorTypeInfo {
 struct ModelInfo {
   std::string path, architecture, name;
   ModelKind kind = ModelKind::kDecoder;
-  std::string arch_origin, arch_sha256;  // the architecture file that was used, and of its text
+  // The architecture file: "built in" or its path, and the sha256 of its text with its includes.
+  std::string arch_origin, arch_sha256;
   uint64_t file_bytes = 0, parameters = 0, tensors = 0;
   std::vector<TensorTypeInfo> tensor_types;  // by name
   int64_t context_length = 0;                // tokens it was trained for; 0: the file does not say
   int64_t vocabulary_size = 0, layers = 0, hidden_size = 0;
-  int64_t embedding_dimension = 0;  // numbers of a vector that embed() makes; 0: it makes none
-  // Tokens of the longest sequence that encode() and embed() take; 0: none, or text_only.
+  int64_t embedding_dimension = 0;  // numbers in a vector of embed(); 0: the model makes none
+  // Tokens of the longest sequence for encode() and embed(); 0: no encoder, or text_only.
   int64_t sequence_length = 0;
   std::string isa{};
   bool precise = false, repacked = true;
   bool has_chat_template = false;
   int threads = 0;
-  // Bytes of the repacked weights, of float32 copies of small tensors, of what one forward pass
-  // writes, and of the file's pages that are read while the model runs. With text_only: what they
-  // would be.
+  // Bytes: repacked weights; float32 copies of small tensors; memory of one forward pass; pages of
+  // the mapped file that are read while the model runs. With text_only: what they would be.
   uint64_t packed_bytes = 0, converted_bytes = 0, workspace_bytes = 0, mapped_bytes = 0;
   std::vector<LayerCacheInfo> caches;
   std::vector<std::string> warnings;  // sentences
-  SamplerOptions sampling{};          // defaults, with what the file names (general.sampling.*)
+  SamplerOptions sampling{};          // defaults, and the file's own (general.sampling.*)
 };
 
-// Where a model's memory goes now; bytes. All its sessions and their forks take their memory from
-// one pool of blocks: `used` and `spare` are of that. Not counted: pages of the mapped file, and
-// the token ids of sessions (4 bytes each).
+// The memory of a model now, in bytes. All its sessions and their forks take memory from one pool
+// of blocks, which `used` and `spare` describe. Not counted: pages of the mapped file, and the
+// token ids of sessions (4 bytes each).
 struct MemoryAccount {
   uint64_t limit = 0;       // ModelOptions::memory_limit; UINT64_MAX: none is set
   uint64_t weights = 0;     // repacked and converted
   uint64_t workspaces = 0;  // of forward passes, running or kept for the next one
-  // Caches, states and logits of all sessions: the sum of what each holds alone
-  // (SessionMemory::own, less its tokens), and what several share, once.
+  // Caches, states and logits of all sessions. A block that several sessions share counts once.
   uint64_t used = 0;
-  uint64_t spare = 0;  // blocks that nobody uses, kept for sessions to come
+  uint64_t spare = 0;  // unused blocks, kept for later sessions
 
   uint64_t total() const { return weights + workspaces + used + spare; }
 };
 
 class Model final {
  public:
-  // kInvalidArgument, kNotFound, kUnsupported, kCorrupt, kExhausted: what is wrong with the file,
-  // the options or the memory, in a sentence.
+  // Loads the GGUF file at `path` (the first part of a split model). Errors: kInvalidArgument (an
+  // option), kNotFound, kIo, kCorrupt (damaged file), kUnsupported (an architecture, type or
+  // tokenizer), kExhausted (memory), kCancelled (by options.progress).
   static Result<std::shared_ptr<const Model>> load(const std::string& path,
                                                    const ModelOptions& options);
   ~Model();
@@ -142,13 +146,13 @@ class Model final {
   const Vocabulary& vocabulary() const;
   // The plan as text, one operation a line (docs/formats/arch.md).
   std::string explain() const;
-  // Threads: any, at any time; the numbers are of one moment.
+  // The numbers of one moment.
   MemoryAccount memory() const;
-  // Frees blocks and workspaces that nobody uses. Otherwise they are kept: a later session or pass
-  // takes them without asking the system. A limit that is reached frees spare blocks by itself.
+  // Frees unused blocks and workspaces. Without it they are kept for later sessions and passes.
+  // When the limit is reached, unused blocks are freed without this call.
   void trim_memory() const;
 
-  // The engine's own side.
+  // For culet's own sources.
   const engine::ModelImpl& impl() const { return *impl_; }
 
  private:

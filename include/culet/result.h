@@ -1,7 +1,11 @@
-// Result<T>: what every call that can fail because of its input returns.
+// Result<T>: a value of type T, or an Error. Every call that can fail returns one:
 //
-// An Error is one sentence a user can act on: what is wrong, where, and what to do next.
-// No exception crosses a culet call; a broken promise inside culet itself aborts (CULET_CHECK).
+//   auto model = culet::Model::load(path, {});
+//   if (!model) { std::cerr << model.error().message; return 1; }
+//   (*model)->info();
+//
+// The message of an Error is one sentence for the user: what is wrong, where, and what to do next.
+// culet does not throw. A mistake inside culet itself, or a null pointer from the caller, aborts.
 #pragma once
 
 #include <tl/expected.hpp>
@@ -13,12 +17,12 @@
 namespace culet {
 
 enum class ErrorCode : uint8_t {
-  kInvalidArgument,  // the caller asked for something that makes no sense
-  kNotFound,         // a file, model, key or tensor is not there
+  kInvalidArgument,  // an argument or option is wrong
+  kNotFound,         // a file, model, key or tensor does not exist
   kUnsupported,      // understood, but this version cannot do it
-  kCorrupt,          // bytes that break their format's rules
-  kExhausted,        // out of memory, context or another budget
-  kIo,               // the operating system refused
+  kCorrupt,          // bytes that break the rules of their format
+  kExhausted,        // memory, context or another limit is used up
+  kIo,               // the operating system reported an error
   kCancelled,        // stopped on request
   kNumeric,          // NaN or infinity where a number must be finite
 };
@@ -31,8 +35,8 @@ struct Error {
 template <class T>
 using Result = tl::expected<T, Error>;
 
-// Messages quote names from files that nobody checked: a control character would be an order to the
-// reader's terminal, so it is shown as '?'.
+// Makes an Error. Messages quote names from untrusted files. Control characters could command the
+// reader's terminal, so they are shown as '?'.
 inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {
   for (char& c : message) {
     const auto byte = static_cast<unsigned char>(c);

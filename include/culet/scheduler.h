@@ -5,10 +5,11 @@
 //                      .on_event = [](const culet::Event& e) { ...; return true; }});
 //   while (scheduler->step().sequences > 0) {}
 //
-// Sequences join and leave at any time. A sequence's bits do not depend on its company.
+// Sequences join and leave at any time. A sequence's logits do not depend on the other sequences,
+// bit for bit. Use one scheduler per model, and wait() when there is nothing to do.
 //
-// Threads: one thread at a time drives (step, wait), and calls every callback from there. submit(),
-// cancel() and size() may be called by any thread, also from callbacks.
+// Threads: one thread at a time calls step() and wait(). step() calls all callbacks on that thread.
+// Any thread may call submit(), cancel() and size(), also from callbacks. Callbacks must not throw.
 #pragma once
 
 #include "culet/generate.h"
@@ -21,59 +22,62 @@
 
 namespace culet {
 
-using SequenceId = uint64_t;  // never used twice by one scheduler
+using SequenceId = uint64_t;  // a scheduler never uses one twice
 
 struct SchedulerOptions {
-  // The most tokens of one forward pass; 0: the model's ubatch_size, and never more than that. A
-  // smaller number makes decoding sequences wait less while prompts are read; prompts take longer.
+  // The most tokens of one forward pass. 0, or more than the model's ubatch_size: the ubatch_size.
+  // With a smaller number, generating sequences wait less while prompts are read, and prompts take
+  // longer.
   int32_t max_step_tokens = 0;
 };
 
-// What to do with a session: append tokens, and then, with `generate`, draw an answer.
+// What to do with a session: append `tokens`, and then generate an answer if `generate` is set.
 struct SequenceRequest {
-  // Belongs to the scheduler until the sequence has ended: its last event is being sent, or
-  // on_done is called.
+  // In use by the scheduler until the last event of the sequence (Finished or Failed). It must live
+  // at least as long. Callbacks may read and fork it; nobody may change it.
   Session* session = nullptr;
   std::vector<Token> tokens{};
   std::optional<GenerateOptions> generate{};
   EventFn on_event{};
-  // As in AppendItem, of `tokens` only.
+  // As in AppendItem, for `tokens` only (not for the answer).
   bool logits = true;
   LogitsFn on_logits{}, on_hidden{};
 };
 
 // What a forward pass did.
 struct StepReport {
-  int64_t sequences = 0;                         // not ended yet, waiting ones included
-  int64_t decode_tokens = 0, prompt_tokens = 0;  // computed in this pass
-  double seconds = 0;                            // of the pass
+  int64_t sequences = 0;                         // that have not ended, waiting ones included
+  int64_t decode_tokens = 0, prompt_tokens = 0;  // tokens computed in this pass
+  double seconds = 0;                            // duration of the pass
 };
 
 class Scheduler final {
  public:
+  // Errors: kUnsupported (no decoder, or loaded with text_only), kInvalidArgument (an option).
   static Result<std::unique_ptr<Scheduler>> make(std::shared_ptr<const Model> model,
                                                  const SchedulerOptions& options);
-  // Sequences that have not ended leave without an event; a session is left as cancel() leaves it.
+  // Sequences that have not ended get no event. Their sessions are as after cancel().
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Errors, before any work: kInvalidArgument (another model, a session that is here already, a
-  // token outside the vocabulary, options that make no sense), kExhausted (more tokens than the
-  // session's context holds), kUnsupported (as append_batch).
+  // Adds a sequence; it takes part from the next step() on. Errors: kInvalidArgument (a session of
+  // another model or one that is in use here, a token outside the vocabulary, an option out of
+  // range), kExhausted (more tokens than the session's context holds), kUnsupported (on_hidden, as
+  // AppendItem).
   Result<SequenceId> submit(SequenceRequest request);
-  // The sequence ends with Finished{kCancelled}: before the next forward pass while its prompt is
-  // read, and the session is what it was; later, when the token that was reported last is in the
-  // session, and the tokens so far stay. False: no such sequence; it may have ended just now.
+  // Ends a sequence with Finished{kCancelled}. While its prompt is read: before the next forward
+  // pass; the session is as before submit(). While it generates: after the token of the last
+  // TextDelta has been appended; prompt and answer so far stay in the session. False: there is no
+  // such sequence (any more).
   bool cancel(SequenceId id);
   int64_t size() const;  // sequences that have not ended
 
-  // Runs one forward pass: first one token of every sequence that is generating, then pieces of the
-  // prompts, in equal shares. What does not fit comes in the next pass, before what was in this
-  // one. A sequence that fails ends with Failed; the others go on. Without sequences it does
-  // nothing.
+  // Runs one forward pass. It takes one token of every generating sequence first, and then pieces
+  // of prompts in equal shares. Sequences that do not fit are first in the next pass. A sequence
+  // that fails ends with Failed; the others continue. Returns at once if there are no sequences.
   StepReport step();
-  // Blocks until there is a sequence to step, at most for `timeout`. False: there is none.
+  // Blocks until there is a sequence, for at most `timeout`. False: there is none.
   bool wait(std::chrono::milliseconds timeout);
 
  private:

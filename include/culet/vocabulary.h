@@ -20,42 +20,47 @@
 
 namespace culet {
 
-// Immutable; any number of threads may use it. A copy is another handle of the same vocabulary, and
-// outlives the model. Ids outside the vocabulary are of kind kUnused and have no text.
+// Immutable; any number of threads may use it. A copy is another handle of the same vocabulary and
+// may outlive the model. Ids outside the vocabulary have the kind kUnused and no text.
 class Vocabulary final {
  public:
   int64_t size() const;
   TokenKind kind(Token id) const;
-  // The exact bytes that the token adds to a text, perhaps a part of a character only. Empty for
-  // tokens that stand for no text: control, unknown and unused ones. The view lives as long as any
-  // handle of the vocabulary.
+  // The exact bytes that the token adds to a text, which may be a part of a character. Empty for
+  // tokens without text: control, unknown and unused ones. Valid as long as any handle of the
+  // vocabulary exists.
   std::string_view bytes(Token id) const;
-  // The token as the file spells it: "<|im_end|>" of a control token, but marks in place of spaces
-  // or bytes in others. The view lives as bytes() does.
+  // The token as the file spells it: "<|im_end|>" for a control token; other tokens may have marks
+  // in place of spaces or bytes. Valid as bytes() is.
   std::string_view text(Token id) const;
-  // What a reader is shown of one token: bytes(), and text() of a token that has none.
+  // For display: bytes(), or text() if there are none.
   std::string_view piece(Token id) const;
 
   std::optional<Token> bos() const;
   std::optional<Token> eos() const;
-  // Every token that ends an answer (the end of a text, a turn, a call), ascending.
+  // Every token that ends an answer (llama.cpp: EOG), in ascending order: the end of a text, a
+  // turn, a tool call.
   std::span<const Token> end_of_generation() const;
   bool is_end_of_generation(Token id) const;
-  // The control or user-defined token of this text, such as "<|im_end|>".
+  // The control or user-defined token with exactly this text, such as "<|im_end|>".
   std::optional<Token> find_special(std::string_view text) const;
-  // The token with exactly these bytes; of several the lowest id that is not a byte token, else the
-  // byte token.
+  // The token with exactly these bytes. If there are several: the lowest id that is not a byte
+  // token.
   std::optional<Token> find_bytes(std::string_view bytes) const;
 
-  // add_special: with the tokens that the file wants at the start and the end of a text.
-  // parse_special: text that spells a control token becomes that token; else it stays text.
+  // add_special: adds the tokens that the file wants at the start and the end of a text (BOS, EOS).
+  // parse_special: text that spells a control token becomes that token. Otherwise it stays text,
+  // which is right for everything that a user typed. Errors: kUnsupported (an unknown
+  // pre-tokenizer, or bytes that the vocabulary has no token for), kInvalidArgument (the text is
+  // too long), kExhausted (memory, or the limits of the pre-tokenizer).
   Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
                                       bool parse_special) const;
-  // The same for a text that comes in parts, without control tokens: only the first part gets what
-  // the file wants at the start of a text, no part what it wants at the end. No token spans two
-  // parts; split in front of a line to keep the ids of the whole text.
+  // The same for a text that arrives in parts, with parse_special false. Only the first part gets
+  // the tokens for the start of a text; no part gets those for the end. No token spans two parts.
+  // Split after a newline, before a line that does not begin with white space, to keep the ids of
+  // the whole.
   Result<std::vector<Token>> tokenize_part(std::string_view text, bool first) const;
-  // The text of a sequence. special: with the texts of control tokens. Bytes may be no UTF-8.
+  // The text of a sequence. special: with the texts of control tokens. The result may not be UTF-8.
   std::string detokenize(std::span<const Token> ids, bool special) const;
 
   struct Impl;
@@ -69,15 +74,16 @@ class Vocabulary final {
 struct TextStreamOptions {
   // Texts that end the stream, also across tokens. At most 64 of 1024 bytes each, in UTF-8.
   std::vector<std::string> stops{};
-  bool special = false;  // with the texts of control tokens, which are left out otherwise
+  bool special = false;  // true: the texts of control tokens are part of the output
 };
 
-// Tokens in, text out: whole UTF-8 characters only (invalid bytes become U+FFFD), and nothing of a
-// stop text. What may become a stop is held back until that is decided. One thread at a time. A
-// copy goes on from the same place by itself. Short texts allocate nothing after warm-up.
+// Tokens in, text out. The text consists of whole UTF-8 characters (invalid bytes become U+FFFD)
+// and contains nothing of a stop text: text that may become a stop is held back until that is
+// decided. One thread at a time. A copy continues independently from the same point. Tokens of
+// ordinary length allocate nothing after warm-up.
 class TextStream final {
  public:
-  // kInvalidArgument: a stop that is empty, too long or no UTF-8, or too many of them.
+  // Error: kInvalidArgument (a stop that is empty, too long or not UTF-8, or more than 64 stops).
   static Result<TextStream> make(const Vocabulary& vocabulary,
                                  const TextStreamOptions& options = {});
   TextStream(const TextStream& other);
@@ -86,15 +92,15 @@ class TextStream final {
   TextStream& operator=(TextStream&& other) noexcept;
   ~TextStream();
 
-  // What can be shown now; may be empty. After a stop: what is in front of it, then nothing more.
-  // The view is valid until the next call of a member that is not const.
+  // Adds a token and returns the text that can be shown now; may be empty. When a stop is complete:
+  // the text before it; after that always empty. Valid until the next call of push, flush or reset.
   std::string_view push(Token id);
-  // At the end: an unfinished character (as U+FFFD), and what was held back for a stop. The bytes
-  // of the character may still complete a stop.
+  // At the end of the tokens: returns what was held back, an unfinished character as U+FFFD. This
+  // text may still complete a stop.
   std::string_view flush();
   // Which stop ended the stream, as an index into TextStreamOptions::stops; -1: none.
   int stop() const;
-  void reset();  // as new
+  void reset();  // as after make()
 
  private:
   struct Impl;

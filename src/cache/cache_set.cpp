@@ -24,8 +24,8 @@ Result<void> check(const plan::CacheSpec& spec, const CacheOptions& options) {
   }
   if (options.stream && spec.policy == plan::CachePolicy::kFull) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} keeps every token by its architecture file (policy full), so it "
-                            "cannot follow an endless stream",
+                fmt::format("{} keeps every token, as its architecture file says (policy full), so "
+                            "it cannot be part of a stream",
                             who));
   }
   return {};
@@ -89,8 +89,8 @@ Result<std::unique_ptr<CacheSet>> CacheSet::make(const plan::Plan& plan,
   }
   if (options.stream && (options.stream->sinks < 0 || options.stream->window < 1)) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a stream with {} sinks and a window of {} tokens makes no sense; "
-                            "use 0 or more and 1 or more",
+                fmt::format("a stream cannot have {} sinks and a window of {} tokens; use 0 or "
+                            "more sinks and a window of 1 or more",
                             options.stream->sinks, options.stream->window));
   }
   auto set = std::make_unique<CacheSet>();

@@ -214,10 +214,11 @@ Result<void> LayerCache::load(Position length, const Source& source) {
     return first_visible(length) < (start_block() + sink_blocks() + gap) * kBlockTokens;
   };
   if (gap < 0 || gap > all || (gap > 0 && (all - gap < sink_blocks() || seen()))) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("a layer of {} tokens has a gap of {} blocks, which its window never "
-                            "makes",
-                            length - start_, gap));
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format(
+            "a layer of {} tokens has a gap of {} blocks, which is impossible with its window",
+            length - start_, gap));
   }
   for (int64_t i = 0; i < all - gap; ++i) {
     BlockRef block = pool_->take(*size_);

@@ -46,8 +46,9 @@ Result<Texts> read_texts(const EmbedArguments& arguments) {
   const bool piped = arguments.texts.empty() || arguments.texts == std::vector<std::string>{"-"};
   if (!piped &&
       std::find(arguments.texts.begin(), arguments.texts.end(), "-") != arguments.texts.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "\"-\" is standard input and stands alone; give the texts, or \"-\"");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "\"-\" means standard input and cannot be combined with texts; give the texts, or \"-\"");
   }
   if (!arguments.file && !piped) return Texts{arguments.texts, ""};
   const std::string file = arguments.file.value_or("-");
@@ -70,10 +71,11 @@ Result<std::vector<std::vector<Token>>> tokens_of(const Texts& texts, const Mode
                               texts.name(i)));
     }
     if (static_cast<int64_t>(ids.size()) > most) {
-      return fail(ErrorCode::kExhausted,
-                  fmt::format("{} has {} tokens, but {} reads at most {} at once; cut it into "
-                              "shorter texts",
-                              texts.name(i), ids.size(), model.info().path, most));
+      return fail(
+          ErrorCode::kExhausted,
+          fmt::format(
+              "{} has {} tokens, but {} takes at most {} in one text; split it into shorter texts",
+              texts.name(i), ids.size(), model.info().path, most));
     }
     all.push_back(std::move(ids));
   }

@@ -168,18 +168,18 @@ std::string memory_lines(const Model& model, const SessionOptions& session,
                                   mebibytes(info.mapped_bytes)));
   if (info.kind == ModelKind::kEncoder) {
     return text + fmt::format(
-                      "{:<18}{} of its own, {} of it workspace; more for a sequence that "
-                      "is longer than an ordinary pass\n",
+                      "{:<18}{} of its own, {} of it workspace; sequences that are longer than an "
+                      "ordinary forward pass need more\n",
                       "memory", mebibytes(own), mebibytes(info.workspace_bytes));
   }
-  text +=
-      fmt::format("{:<18}{} of its own for {} of {} tokens: {} of cache, {} of workspace\n",
-                  "memory", mebibytes(own), session.stream ? "a stream with a view" : "a context",
-                  session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
+  text += fmt::format("{:<18}{} of its own for {} of {} tokens: {} of cache, {} of workspace\n",
+                      "memory", mebibytes(own), session.stream ? "a stream" : "a context",
+                      session.context, mebibytes(cache), mebibytes(info.workspace_bytes));
   for (const LayerMemory& layer : memory.layers) {
-    text += fmt::format("{:<18}{} x {}: {} of keys and values, {} allocated between passes\n", "",
-                        layer.layers, kept(layer.kind, layer.sinks, layer.window),
-                        mebibytes(layer.payload), mebibytes(layer.allocated));
+    text +=
+        fmt::format("{:<18}{} x {}: {} of keys and values, {} allocated between forward passes\n",
+                    "", layer.layers, kept(layer.kind, layer.sinks, layer.window),
+                    mebibytes(layer.payload), mebibytes(layer.allocated));
   }
   return text;
 }

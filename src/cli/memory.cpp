@@ -37,11 +37,11 @@ Result<void> check_save(const Session& session, const MemoryArguments& arguments
   if (fs::equivalent(file, session.model().info().path, error))
     return refused("is the model itself");
   for (const std::string& input : inputs)
-    if (is_input(input, arguments.save)) return refused("is a file that is read");
-  if (!fs::is_directory(folder, error)) return refused("is in a folder that is not there");
+    if (is_input(input, arguments.save)) return refused("is one of the input files");
+  if (!fs::is_directory(folder, error)) return refused("is in a folder that does not exist");
   if (::access(folder.c_str(), W_OK) != 0) return refused("is in a folder that cannot be written");
   if (fs::exists(file, error) && !fs::is_regular_file(file, error))
-    return refused("is there and no ordinary file");
+    return refused("exists and is not an ordinary file");
   return {};
 }
 

@@ -140,7 +140,9 @@ Result<Comparison> compare(const QuantizeArguments& arguments, const std::string
   CULET_TRY(const auto source_session, Session::make(source_model, options));
   CULET_TRY(const auto made_session, Session::make(made_model, options));
   const int64_t length = options.context - static_cast<int64_t>(text.start.size());
-  if (length < 1) return fail(ErrorCode::kUnsupported, path + " reads no token beside its first");
+  if (length < 1)
+    return fail(ErrorCode::kUnsupported,
+                path + " has a context of one token, so it predicts nothing");
   Comparer comparer(source_session.get(), made_session.get(), text, interrupt);
   StatusLine status(!arguments.quiet);
   for (size_t at = 0; at < text.tokens.size();) {

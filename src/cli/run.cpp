@@ -45,8 +45,8 @@ Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments&
   }
   if (prompt.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "the prompt is empty, so there is nothing to answer; write it behind MODEL or pipe "
-                "it in, or start from nothing with --raw");
+                "the prompt is empty, so there is nothing to answer; write it after MODEL or pipe "
+                "it in, or start without a text with --raw");
   }
   std::vector<Message> messages;
   if (arguments.system) messages.push_back({"system", *arguments.system});
@@ -84,15 +84,17 @@ Result<int64_t> choose_context(const ModelInfo& info, int64_t asked, int64_t pro
                           prompt, context, useful, most));
 }
 
-// A pinned prompt leaves room for a window.
-Result<void> check_pinned(const ModelInfo& info, const MemoryArguments& memory, int64_t prompt) {
+// A prompt that stays for ever leaves room for a window.
+Result<void> check_prompt_sinks(const ModelInfo& info, const MemoryArguments& memory,
+                                int64_t prompt) {
   const int64_t most = info.context_length ? info.context_length : INT64_MAX;
   const int64_t context = memory.context ? memory.context : std::min(most, kDefaultContext);
   if (memory.window || prompt < context) return {};
-  return fail(ErrorCode::kExhausted,
-              fmt::format("--pin-prompt pins {} tokens, but --ctx is {}, which leaves none for the "
-                          "window; use a larger --ctx (the model can hold {})",
-                          prompt, context, most));
+  return fail(
+      ErrorCode::kExhausted,
+      fmt::format("--pin-prompt keeps {} tokens, but --ctx is {}, which leaves none for the "
+                  "window; use a larger --ctx (the model can hold {})",
+                  prompt, context, most));
 }
 
 // ---------------------------------------------------------------- views of the events
@@ -187,7 +189,7 @@ Result<int> answer(Session& session, std::span<const Token> prompt, const RunArg
 
 Result<int> run(const RunArguments& arguments, Output& out) {
   if (!arguments.prompt && input_is_terminal()) {
-    print_error("no prompt was given: write it behind MODEL, or pipe it in (see culet run --help)");
+    print_error("no prompt was given; write it after MODEL, or pipe it in (see culet run --help)");
     return kExitUsage;
   }
   CULET_TRY(const std::string prompt, read_prompt(arguments));
@@ -196,7 +198,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     CULET_TRY(asked.options.chat_template, read_text_file(arguments.chat_template));
     if (asked.options.chat_template.empty()) {
       return fail(ErrorCode::kInvalidArgument,
-                  arguments.chat_template + " is empty, so it is no chat template");
+                  arguments.chat_template + " is empty, so it is not a chat template");
     }
   }
   CULET_TRY(const auto model, load_model(asked, arguments.quiet));
@@ -207,7 +209,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     CULET_TRY(memory.context, choose_context(model->info(), memory.context, prompted,
                                              arguments.generate.max_tokens));
   } else if (memory.pin_prompt) {
-    CULET_TRY_VOID(check_pinned(model->info(), memory, prompted));
+    CULET_TRY_VOID(check_prompt_sinks(model->info(), memory, prompted));
   }
   CULET_TRY(const auto session, Session::make(model, memory.options(prompted)));
   CULET_TRY_VOID(resume(*session, memory, {"-", arguments.chat_template}, arguments.quiet));

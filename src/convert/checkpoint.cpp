@@ -29,7 +29,7 @@ Result<std::set<std::string>> files_of_index(const std::string& path, const Json
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name.find_first_of("/\\") != std::string::npos) {
       return fail(ErrorCode::kCorrupt,
-                  fmt::format("{}: '{}' lies in no file of the folder", path, tensor));
+                  fmt::format("{}: '{}' is in no file of the folder", path, tensor));
     }
     files.insert(name);
   }

@@ -146,8 +146,8 @@ Result<void> MetadataBuilder::add(const MetaRow& row) {
 Result<uint32_t> MetadataBuilder::small(const MetaRow& row, std::optional<int64_t> layer) const {
   CULET_TRY(const int64_t value, scope_.integer(row.value, layer));
   if (value >= 0 && value <= std::numeric_limits<uint32_t>::max()) return uint32_t(value);
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{} would be {}, which it cannot be ({})", row.key, value, row.location));
+  return fail(ErrorCode::kUnsupported, fmt::format("{} would be {}, which is out of range ({})",
+                                                   row.key, value, row.location));
 }
 
 Result<void> MetadataBuilder::add_one(const MetaRow& row, const std::string& key) {

@@ -212,7 +212,7 @@ Result<int64_t> Scope::integer(const Expression& expression, std::optional<int64
   CULET_TRY(const double found, number(expression, index));
   if (found == std::floor(found) && std::fabs(found) <= kMost) return int64_t(found);
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{} is no whole number (in: {})", found, expression.text()));
+              fmt::format("{} is not a whole number (in: {})", found, expression.text()));
 }
 
 Result<bool> Scope::holds(const Expression& expression, std::optional<int64_t> index) const {

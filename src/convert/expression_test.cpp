@@ -101,7 +101,7 @@ TEST(Expression, KindsThatAreAskedFor) {
   const Scope made = scope();
   EXPECT_EQ(*made.integer(parsed("width")), 64);
   EXPECT_EQ(made.integer(parsed("rope.factor")).error().message,
-            "8.5 is no whole number (in: rope.factor)");
+            "8.5 is not a whole number (in: rope.factor)");
   EXPECT_EQ(made.number(parsed("head_dim * 2")).error().message,
             "the configuration has no head_dim (for: head_dim * 2)");
   EXPECT_EQ(made.number(parsed("name")).error().message,

@@ -119,7 +119,7 @@ Result<void> FamilyParser::parse(std::string_view text, int depth) {
 
 Result<void> FamilyParser::statement(std::string_view line, int depth) {
   const std::string_view word = cut(&line, " ");
-  if (line.empty()) return wrong(fmt::format("'{}' alone says nothing", word));
+  if (line.empty()) return wrong(fmt::format("'{}' needs something after it", word));
   if (word == "family" || word == "models") {
     if (depth > 0) return {};  // what an included file is itself
     if (word == "family") out_.name = line;
@@ -211,7 +211,7 @@ Result<void> FamilyParser::meta(std::string_view rest) {
   if (each) kind.remove_suffix(2);
   const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
                                          [kind](const KindName& k) { return k.name == kind; });
-  if (found == std::end(kKinds)) return wrong(fmt::format("'{}' is no kind of value", kind));
+  if (found == std::end(kKinds)) return wrong(fmt::format("'{}' is not a kind of value", kind));
   if (key.empty() || rest.empty()) return wrong("'meta' needs KIND KEY = EXPRESSION");
   CULET_TRY(Expression value, expression(rest));
   // A key may have rows for several conditions; a later file replaces them all.

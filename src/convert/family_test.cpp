@@ -57,7 +57,7 @@ TEST(Family, LaterRowsReplaceIncludedOnes) {
 TEST(Family, MistakesHaveTheirPlace) {
   EXPECT_EQ(mistake("family a\n\nfamly b\n"), "test.family:3: there is no statement 'famly'");
   EXPECT_EQ(mistake("include none"), "test.family:1: there is no family file 'none'");
-  EXPECT_EQ(mistake("meta u16 x = 1"), "test.family:1: 'u16' is no kind of value");
+  EXPECT_EQ(mistake("meta u16 x = 1"), "test.family:1: 'u16' is not a kind of value");
   EXPECT_EQ(mistake("meta u32 x"), "test.family:1: 'meta' needs KIND KEY = EXPRESSION");
   EXPECT_EQ(mistake("family a\n  let a = 1 +  # more"),
             "test.family:2:14: expected a name, a number or '(', found 'end of line' (in: let a = "
@@ -68,7 +68,7 @@ TEST(Family, MistakesHaveTheirPlace) {
   EXPECT_EQ(mistake("require a"), "test.family:1: 'require' needs EXPRESSION : MESSAGE");
   EXPECT_EQ(mistake("values a = 1"), "test.family:1: 'values' needs NAME [COUNT] = EXPRESSION");
   EXPECT_EQ(mistake("without a"), "test.family:1: there is no tensor 'a' so far");
-  EXPECT_EQ(mistake("models"), "test.family:1: 'models' alone says nothing");
+  EXPECT_EQ(mistake("models"), "test.family:1: 'models' needs something after it");
   const FamilyText circle[] = {{"test", "include test"}};
   EXPECT_EQ(parse_family("test", "include test", circle).error().message,
             "test.family:1: files include each other too deeply");

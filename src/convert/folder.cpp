@@ -64,7 +64,7 @@ class Modules {
     CULET_TRY(const Json modules, read_json(file_));
     if (!modules.is_array() || modules.empty() || kind_of(modules[0]) != "Transformer") {
       return fail(ErrorCode::kUnsupported,
-                  file_ + " is no list of modules that begins with the model (Transformer)");
+                  file_ + " is not a list of modules that begins with the model (Transformer)");
     }
     for (const Json& module : modules) CULET_TRY_VOID(read_module(module));
     return check_case();
@@ -91,17 +91,17 @@ class Modules {
     if (!dense && !pooling) {
       return fail(
           ErrorCode::kUnsupported,
-          fmt::format("{}: texts go through '{}' (in '{}') as well, which is not converted, "
-                      "so the vectors would be others; without its entry there the "
-                      "vectors are those that enter it",
-                      file_, base::utf8_shown(text_of(member(&module, "type"))),
-                      base::utf8_shown(path)));
+          fmt::format(
+              "{}: the model also applies '{}' (in '{}'), which cannot be converted, so the "
+              "vectors would differ; remove its entry to get the vectors before that step",
+              file_, base::utf8_shown(text_of(member(&module, "type"))), base::utf8_shown(path)));
     }
     if (path.empty() || path == "." || path.starts_with('/') || path.starts_with("..") ||
         path.find("/..") != std::string::npos) {
-      return fail(ErrorCode::kCorrupt, fmt::format("{}: the path '{}' of a module of the kind {} "
-                                                   "is no folder in this one",
-                                                   file_, base::utf8_shown(path), kind));
+      return fail(
+          ErrorCode::kCorrupt,
+          fmt::format("{}: the path '{}' of a module of the kind {} is not a folder in this one",
+                      file_, base::utf8_shown(path), kind));
     }
     const std::string inside = fmt::format("{}/{}", folder_.path, path);
     folder_.files.push_back(inside + "/config.json");
@@ -120,8 +120,10 @@ class Modules {
     CULET_TRY(const Json settings, read_optional_json(file));
     const Json* lower = member(&settings, "do_lower_case");
     if (lower == nullptr || *lower != true) return {};
-    return fail(ErrorCode::kUnsupported,
-                file + ": texts are made lower case first (do_lower_case), which files cannot say");
+    return fail(
+        ErrorCode::kUnsupported,
+        file +
+            ": texts are made lower case first (do_lower_case), which a GGUF file cannot express");
   }
 
   Folder& folder_;
@@ -149,7 +151,7 @@ Result<Folder> open_folder(const std::string& path) {
   if (!fs::is_directory(folder.path, error)) {
     return fail(
         ErrorCode::kNotFound,
-        fmt::format("'{}' is no folder; name the folder that a model was published in", path));
+        fmt::format("'{}' is not a folder; name the folder that a model was published in", path));
   }
   folder.name = fs::path(folder.path).filename().string();
   const std::string in = folder.path + "/";

@@ -67,9 +67,10 @@ void set_rows_of_matrix(MappedTensor* t, uint64_t rows) {
 Result<void> rotate(MappedTensor* t, int64_t heads) {
   const uint64_t rows = rows_of_matrix(*t);
   if (heads < 1 || rows % (2 * uint64_t(heads)) != 0) {
-    return fail(ErrorCode::kUnsupported, fmt::format("'{}' has {} rows, which are no {} heads of "
-                                                     "an even width",
-                                                     t->name, rows, heads));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("'{}' has {} rows, which cannot be divided into {} heads of an even size",
+                    t->name, rows, heads));
   }
   const uint64_t head = rows / uint64_t(heads), half = head / 2;
   const std::vector<const std::byte*> before = t->rows;
@@ -84,7 +85,8 @@ Result<void> part(MappedTensor* t, int64_t number, int64_t of) {
   const uint64_t rows = rows_of_matrix(*t);
   if (of < 1 || number < 0 || number >= of || rows % uint64_t(of) != 0) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("the {} rows of '{}' are no {} equal parts", rows, t->name, of));
+                fmt::format("the {} rows of '{}' cannot be divided into {} equal parts", rows,
+                            t->name, of));
   }
   const uint64_t size = rows / uint64_t(of), first = size * uint64_t(number);
   std::vector<const std::byte*> kept;
@@ -199,8 +201,7 @@ Result<MappedTensor> Mapper::joined(const std::string& name,
   for (const SafeTensor* source : sources) {
     if (source->shape != first.shape || source->dtype != first.dtype) {
       return fail(ErrorCode::kUnsupported,
-                  fmt::format("'{}' and '{}' have not the same shape and dtype, so they cannot be "
-                              "stacked",
+                  fmt::format("'{}' and '{}' differ in shape or dtype, so they cannot be stacked",
                               first.name, source->name));
     }
     const uint64_t row_bytes = out.columns * type->bytes;
@@ -241,9 +242,9 @@ Result<void> Mapper::map_group(size_t first, int64_t layer) {
   }
   if (needed == nullptr) return {};
   const std::string name = with(with(needed->from, "{i}", layer), "{e}", 0);
-  return fail(ErrorCode::kNotFound, fmt::format("the tensor '{}' is missing, of which {} is made "
-                                                "({})",
-                                                name, with(to, "{i}", layer), needed->location));
+  return fail(ErrorCode::kNotFound,
+              fmt::format("the tensor '{}' is missing, which {} is made from ({})", name,
+                          with(to, "{i}", layer), needed->location));
 }
 
 Result<void> Mapper::add_values(const ValuesRow& row) {

@@ -26,15 +26,15 @@ Result<void> check_not_a_source(const std::string& out, const std::vector<std::s
               .string()
               .rfind("..", 0) != 0) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is a file of the folder that is read; give the new file another "
-                            "name, such as one that ends in .gguf",
+                fmt::format("'{}' is an input file in the folder; give the new file another name, "
+                            "such as one that ends in .gguf",
                             out));
   }
   for (const std::string& path : sources) {
     if (::stat(path.c_str(), &source) == 0 && source.st_ino == target.st_ino &&
         source.st_dev == target.st_dev) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("'{}' is a file that is read; give the new file another name", out));
+                  fmt::format("'{}' is an input file; give the new file another name", out));
     }
   }
   return {};

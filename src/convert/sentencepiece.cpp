@@ -103,9 +103,10 @@ Result<SentencePieces> parse_sentencepiece(std::span<const std::byte> bytes,
     return true;
   });
   if (good && !out.pieces.empty()) return out;
-  return fail(ErrorCode::kCorrupt, fmt::format("{} is no SentencePiece model, or it is cut or "
-                                               "damaged; fetch it again",
-                                               name));
+  return fail(
+      ErrorCode::kCorrupt,
+      fmt::format("{} is not a SentencePiece model, or it is cut or damaged; download it again",
+                  name));
 }
 
 }  // namespace culet::convert

@@ -220,7 +220,8 @@ Result<void> check_normalizers(const Json* normalizer, std::string_view type) {
     for (const auto& row : kKnown) {
       const std::string name = type_of(step);
       if (row.type != type || row.steps.find(" " + name + " ") != std::string_view::npos) continue;
-      return unsupported("the tokenizer changes texts by '{}' first, which files cannot say", name);
+      return unsupported(
+          "the tokenizer changes texts by '{}' first, which a GGUF file cannot express", name);
     }
   }
   return {};
@@ -232,8 +233,8 @@ Result<void> Builder::read_bpe(const Json& model) {
   const bool byte_level = find_type(steps, "ByteLevel") || find_type(decoders, "ByteLevel");
   if (!byte_level && !bool_of(member(&model, "byte_fallback")).value_or(false)) {
     return unsupported(
-        "the tokenizer merges characters and has no tokens for bytes, which files "
-        "cannot say");
+        "the tokenizer merges characters and has no tokens for bytes, which a GGUF file cannot "
+        "express");
   }
   CULET_TRY_VOID(read_vocab(model));
   CULET_TRY_VOID(read_merges(model, byte_level));
@@ -271,7 +272,7 @@ Result<std::vector<std::string>> steps_of(const Json* pre_tokenizer) {
     if (type == "ByteLevel") {
       if (bool_of(member(step, "add_prefix_space")).value_or(false)) {
         return unsupported(
-            "the pre-tokenizer puts a space before every text, which files cannot say");
+            "the pre-tokenizer puts a space before every text, which a GGUF file cannot express");
       }
       if (bool_of(member(step, "use_regex")).value_or(true)) out.emplace_back("words");
     } else if (type == "Digits" && bool_of(member(step, "individual_digits")).value_or(false)) {
@@ -280,7 +281,8 @@ Result<std::vector<std::string>> steps_of(const Json* pre_tokenizer) {
                !bool_of(member(step, "invert")).value_or(false) && member(pattern, "Regex")) {
       out.push_back(text_of(member(pattern, "Regex")));
     } else {
-      return unsupported("the pre-tokenizer has a step '{}', which files cannot say", type);
+      return unsupported("the pre-tokenizer has a step '{}', which a GGUF file cannot express",
+                         type);
     }
   }
   return out;
@@ -301,14 +303,15 @@ Result<void> Builder::read_pre_tokenizer(const Json& model) {
     out_.pre = wanted ? options_.pre : std::string(row.names.substr(0, row.names.find(' ')));
     return {};
   }
-  return unsupported("the pre-tokenizer's steps have no name in files: {}{}",
+  return unsupported("no pre-tokenizer of GGUF files has these steps: {}{}",
                      fmt::join(steps, " then "), whole ? ", whole words first" : "");
 }
 
 // Words begin with a mark, and what goes on with one does not: the other way round than "##".
 Result<void> Builder::read_wordpiece(const Json& model) {
   if (text_of(member(&model, "continuing_subword_prefix")) != "##") {
-    return unsupported("the tokenizer's pieces do not go on with ##, which files cannot say");
+    return unsupported(
+        "the tokenizer does not mark continued pieces with ##, which a GGUF file cannot express");
   }
   CULET_TRY_VOID(read_vocab(model));
   out_.model = "bert";

@@ -153,12 +153,12 @@ TEST(Tokenizers, WhatCannotBeSaid) {
   EXPECT_EQ(error("/model/type", "Unigram"),
             "a tokenizer of the type 'Unigram' is not read; BPE and WordPiece are");
   EXPECT_EQ(error("/pre_tokenizer", {{"type", "Punctuation"}}),
-            "the pre-tokenizer has a step 'Punctuation', which files cannot say");
+            "the pre-tokenizer has a step 'Punctuation', which a GGUF file cannot express");
   EXPECT_EQ(error("/normalizer", {{"type", "Lowercase"}}),
-            "the tokenizer changes texts by 'Lowercase' first, which files cannot say");
+            "the tokenizer changes texts by 'Lowercase' first, which a GGUF file cannot express");
   EXPECT_EQ(error("/normalizer", {{"type", "NFC"}}), "");
   EXPECT_EQ(error("/pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", true}}),
-            "the pre-tokenizer puts a space before every text, which files cannot say");
+            "the pre-tokenizer puts a space before every text, which a GGUF file cannot express");
   EXPECT_EQ(error("/model/vocab/b", 0u), "tokenizer.json gives 'a' and 'b' the same id 0");
   EXPECT_EQ(error("/model/vocab/b", 8u),
             "the tokenizer gives 'b' the id 8, but the embedding has 8 rows");
@@ -179,11 +179,12 @@ TEST(Tokenizers, WhatCannotBeSaid) {
                                      {"pattern", {{"Regex", "x+"}}},
                                      {"behavior", "Isolated"},
                                      {"invert", false}}),
-            "the pre-tokenizer's steps have no name in files: x+");
+            "no pre-tokenizer of GGUF files has these steps: x+");
   Json tokenizer = byte_level();
   tokenizer["pre_tokenizer"] = tokenizer["decoder"] = nullptr;
   EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8}).error,
-            "the tokenizer merges characters and has no tokens for bytes, which files cannot say");
+            "the tokenizer merges characters and has no tokens for bytes, which a GGUF file cannot "
+            "express");
   tokenizer["model"]["byte_fallback"] = true;  // one of its merges has a space
   EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 8}).error,
             "a merge of tokenizer.json has a space in it");
@@ -223,8 +224,9 @@ TEST(Tokenizers, WordPiece) {
   EXPECT_EQ(keys.find("tokenizer.ggml.normalizer.lowercase")->as_bool(), true);
   EXPECT_EQ(keys.find("tokenizer.ggml.normalizer.strip_accents")->as_bool(), false);
   tokenizer["model"]["continuing_subword_prefix"] = "@@";
-  EXPECT_EQ(Keys({.tokenizer = &tokenizer}, {.rows = 4}).error,
-            "the tokenizer's pieces do not go on with ##, which files cannot say");
+  EXPECT_EQ(
+      Keys({.tokenizer = &tokenizer}, {.rows = 4}).error,
+      "the tokenizer does not mark continued pieces with ##, which a GGUF file cannot express");
 }
 
 // Older folders list added tokens in tokenizer_config.json, by id.
@@ -302,7 +304,7 @@ TEST(SentencePiece, DamageIsRefused) {
     const auto read = parse_sentencepiece(bytes(bad), "m.model");
     ASSERT_FALSE(read);
     EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
-    EXPECT_EQ(read.error().message.find("m.model is no SentencePiece model"), 0u);
+    EXPECT_EQ(read.error().message.find("m.model is not a SentencePiece model"), 0u);
   }
 }
 

@@ -179,7 +179,7 @@ Result<Rule> read_rule(const TensorTypeRule& rule) {
   const Mix* type = find_mix(rule.type);
   if (type == nullptr || is_mix(*type)) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' for the tensors '{}' is no type of a tensor; there are {}",
+                fmt::format("'{}' for the tensors '{}' is not a tensor type; the types are {}",
                             rule.type, rule.tensors, joined(tensor_types())));
   }
   const bool is_role = std::any_of(std::begin(kRoles), std::end(kRoles),
@@ -287,8 +287,8 @@ Result<TypeChoice> choose_types(std::span<const TensorShape> tensors, std::strin
                                 std::span<const TensorTypeRule> rules) {
   const Mix* mix = find_mix(type);
   if (mix == nullptr) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is no type; there are {}", type, joined(quantization_types())));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a type; the types are {}",
+                                                         type, joined(quantization_types())));
   }
   std::vector<Rule> own;
   for (const TensorTypeRule& rule : rules) {

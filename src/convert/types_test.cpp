@@ -169,8 +169,9 @@ TEST(Types, WhatThereIsNotIsRefusedByName) {
     const auto choice = model.choose(type, std::move(rules));
     return choice ? "" : choice.error().message;
   };
-  EXPECT_NE(message("Q4_K_XL", {}).find("'Q4_K_XL' is no type; there are F32,"), std::string::npos);
-  EXPECT_NE(message("IQ2_XXS", {}).find("is no type"), std::string::npos);
+  EXPECT_NE(message("Q4_K_XL", {}).find("'Q4_K_XL' is not a type; the types are F32,"),
+            std::string::npos);
+  EXPECT_NE(message("IQ2_XXS", {}).find("is not a type"), std::string::npos);
   EXPECT_NE(message("Q4_0", {{"head", "Q4_K_M"}}).find("'Q4_K_M' for the tensors 'head'"),
             std::string::npos);
   EXPECT_NE(message("Q4_0", {{"blk.16.*", "Q8_0"}}).find("no tensor is called 'blk.16.*'"),

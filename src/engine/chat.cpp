@@ -68,8 +68,8 @@ Result<chat::Text> behind_answer(const chat::Text& text, uint32_t origin) {
   }
   if (answer == kAnswerBefore) return text.slice(end, text.size() - end);
   return fail(ErrorCode::kUnsupported,
-              "the chat template does not show answers as they are, so a conversation cannot go on "
-              "from a session's tokens; send the whole conversation instead");
+              "the chat template changes answers, so a conversation cannot continue from a "
+              "session's tokens; send the whole conversation instead");
 }
 
 Result<const chat::ChatTemplate*> template_of(const LoadedModel& model, bool with_tools) {

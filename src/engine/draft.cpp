@@ -2,8 +2,8 @@
 // that.
 //
 // The pass is of one row, at the position behind the session's last token, and only reads: the
-// draft model's plan has no append, and its chunk holds the session's caches as const. So drafts of
-// several sessions may run at once, and the session is what it was, to the bit.
+// draft model's plan has no append, and its chunk holds the session's caches as const. So drafts
+// of several sessions may run at once, and the session is what it was, to the bit.
 #include "culet/draft.h"
 
 #include "base/float_mode.h"
@@ -22,8 +22,8 @@ Result<void> check_draft_model(const ModelImpl& draft_model) {
   const ModelInfo& info = draft_model.info();
   if (info.kind != ModelKind::kDraft) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{} is of kind {} (architecture {}), and only a draft model makes "
-                            "drafts; use the one that was trained for the session's model",
+                fmt::format("{} is a model of kind {} (architecture {}), but drafting needs a "
+                            "draft model; use the one that was trained for the session's model",
                             info.path, kind_name(info.kind), info.architecture));
   }
   if (!draft_model.loaded().executor) {
@@ -37,15 +37,13 @@ Result<void> check_session(const ModelImpl& draft_model, const SessionImpl& sess
   if (session.model().get() != draft_model.target()) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("the session is of a model from {}, but the draft model's target is the "
-                    "one that it was loaded with, from {}; make the session of that",
+        fmt::format("the session belongs to another model than the target that the draft model was "
+                    "loaded with (their files are {} and {}); use a session of the target",
                     session.model()->info().path, draft_model.target()->info().path));
   }
   if (session.length() == 0) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "the session has no tokens, so there is nothing that a draft model could read; append "
-        "the prompt first");
+    return fail(ErrorCode::kInvalidArgument,
+                "the session has no tokens; append the prompt before drafting");
   }
   const std::string& why = draft_model.loaded().compiled.plan.no_stream;
   if (session.options().stream && !why.empty()) {
@@ -66,11 +64,10 @@ Result<void> check_step(const ModelImpl& draft_model, Token token, std::span<con
   }
   const auto width = static_cast<size_t>(draft_model.executor().output_width(kHidden));
   if (hidden.size() != width) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the hidden row has {} numbers, but the draft model takes {}: give a row "
-                    "of its target or of its step before",
-                    hidden.size(), width));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("hidden has {} numbers, but the draft model takes {}; pass the hidden "
+                            "values of its target or of its previous step",
+                            hidden.size(), width));
   }
   return {};
 }
@@ -89,10 +86,10 @@ Result<Draft> run(const ModelImpl& draft_model, const cache::CacheSet& caches, T
       !draft_model.is_finite(next)) {
     return fail(
         ErrorCode::kNumeric,
-        fmt::format("what the draft model makes of token {} are not finite numbers: the hidden "
-                    "row or the model file is damaged, or values overflow; compare with "
-                    "--precise",
-                    token));
+        fmt::format(
+            "the draft model's results for token {} are not finite numbers: the hidden values or "
+            "the model file are damaged, or values overflow; compare with --precise",
+            token));
   }
   return Draft{copy(logits), copy(next)};
 }

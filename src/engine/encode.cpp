@@ -35,15 +35,15 @@ Result<void> check_model(const ModelImpl& model, const What& what) {
   if (model.info().kind != ModelKind::kEncoder) {
     return fail(
         ErrorCode::kUnsupported,
-        fmt::format("{} is of kind {} (architecture {}), and only encoders make vectors of "
-                    "texts; take one of those",
+        fmt::format("{} is a model of kind {} (architecture {}), but only encoders make vectors of "
+                    "texts; use an encoder",
                     model.info().path, kind_name(model.info().kind), model.info().architecture));
   }
   if (what.pooled && model.info().embedding_dimension == 0) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{} makes no vector of a text: architecture {} gives this file no "
-                            "output '{}', for it names no pooling; call culet::encode for the "
-                            "rows of the tokens, or take another model",
+                fmt::format("{} makes no vector of a text: the file names no pooling, so its "
+                            "architecture {} has no output '{}'; call culet::encode for the hidden "
+                            "values of the tokens, or use another model",
                             model.info().path, model.info().architecture, what.output));
   }
   if (!model.loaded().executor) {
@@ -57,15 +57,13 @@ Result<void> check_sequence(const ModelImpl& model, const What& what, size_t ind
                             std::span<const Token> tokens) {
   if (what.pooled && tokens.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("sequence {} is empty, and there is no vector of nothing; leave it out",
-                            index));
+                fmt::format("sequence {} is empty, so it has no vector; leave it out", index));
   }
   const int64_t most = model.info().sequence_length;
   if (static_cast<int64_t>(tokens.size()) > most) {
-    return fail(ErrorCode::kExhausted,
-                fmt::format("sequence {} has {} tokens, but {} reads at most {} at once, and what "
-                            "it reads cannot be cut without changing the result; shorten it",
-                            index, tokens.size(), model.info().path, most));
+    return fail(ErrorCode::kExhausted, fmt::format("sequence {} has {} tokens, but {} takes at "
+                                                   "most {} in one sequence; use a shorter text",
+                                                   index, tokens.size(), model.info().path, most));
   }
   const int64_t vocabulary = model.info().vocabulary_size;
   for (size_t i = 0; i < tokens.size(); ++i) {

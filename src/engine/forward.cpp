@@ -204,8 +204,8 @@ Result<void> check_append(const SessionImpl& session, std::span<const Token> tok
   const ModelImpl& model = session.model_impl();
   if (!hidden || model.executor().output_width(kHidden) > 0) return {};
   return fail(ErrorCode::kUnsupported,
-              fmt::format("hidden values are asked for, but {} (architecture {}) has no output "
-                          "'hidden'; name it there (output hidden = ...)",
+              fmt::format("hidden values were requested, but {} (architecture {}) has no output "
+                          "'hidden'; add it to the architecture file (output hidden = ...)",
                           model.info().arch_origin, model.info().architecture));
 }
 
@@ -216,13 +216,13 @@ Result<void> check_batch(std::span<const AppendItem> items) {
     CULET_CHECK(items[i].session != nullptr);
     if (&items[i].session->model() != &items[0].session->model()) {
       return fail(ErrorCode::kInvalidArgument,
-                  "the sessions of a batch must be of one model; make one batch a model");
+                  "all sessions of a batch must belong to the same model; use one batch per model");
     }
     for (size_t j = 0; j < i; ++j) {
       if (items[i].session == items[j].session) {
         return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("entries {} and {} of the batch are the same session; join their "
-                                "tokens or make two batches",
+                    fmt::format("items {} and {} of the batch have the same session; join their "
+                                "tokens, or use two batches",
                                 j, i));
       }
     }

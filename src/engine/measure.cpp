@@ -236,14 +236,15 @@ Result<double> read_bandwidth(const Model& model) {
   base::ThreadPool* pool = model.impl().loaded().pool.get();
   if (pool == nullptr) {
     return fail(ErrorCode::kInvalidArgument,
-                "a model that was loaded for text alone has no threads to measure with");
+                "the model was loaded with text_only, so it has no threads to measure with; load "
+                "it without");
   }
   const size_t bytes = engine::buffer_bytes();
   const engine::Mapping buffer(bytes);
   if (buffer.data() == nullptr) {
     return fail(ErrorCode::kExhausted,
-                fmt::format("there are no {} MiB of memory to measure the read bandwidth with; "
-                            "close other programs",
+                fmt::format("measuring the read bandwidth needs {} MiB of memory, which are not "
+                            "available; close other programs",
                             bytes >> 20));
   }
   const size_t words = bytes / sizeof(uint64_t);

@@ -18,8 +18,8 @@ Result<void> check_made_for(const ModelImpl& model, int64_t context) {
   if (loaded.compiled.plan.no_stream.empty() || context <= loaded.context) return {};
   return fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("a context of {} tokens is more than the {} that {} was made ready for: "
-                  "{}; load it for a longer context (--ctx)",
+      fmt::format("a context of {} tokens is more than the {} that {} was loaded for: {}; load it "
+                  "with a larger context (--ctx)",
                   context, loaded.context, model.info().path, loaded.compiled.plan.no_stream));
 }
 
@@ -27,8 +27,11 @@ Result<int64_t> context_of(const ModelImpl& model, int64_t asked) {
   const ModelInfo& info = model.info();
   const int64_t trained = info.context_length;
   if (asked < 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a context of {} tokens makes no sense", asked));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "a context of {} tokens is impossible; use a positive number, or 0 for the default",
+            asked));
   }
   if (asked == 0) {
     const int64_t usual = trained ? std::min(trained, kDefaultContext) : kDefaultContext;
@@ -58,7 +61,8 @@ Result<void> resolve_stream(const ModelImpl& model, const SessionOptions& given,
   StreamOptions& stream = *options->stream;
   if (stream.sinks < 0 || stream.window < 0) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a stream with {} sinks and a window of {} tokens makes no sense",
+                fmt::format("a stream cannot have {} sinks and a window of {} tokens; use 0 or "
+                            "more sinks and a window of 1 or more",
                             stream.sinks, stream.window));
   }
   if (stream.window > 0) {
@@ -80,11 +84,10 @@ Result<void> resolve_stream(const ModelImpl& model, const SessionOptions& given,
   }
   stream.window = options->context - stream.sinks;
   if (stream.window < 1) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("a context of {} tokens has no room beside {} sinks; use a larger context "
-                    "or fewer sinks",
-                    options->context, stream.sinks));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a context of {} tokens leaves no room for a window beside {} sinks; "
+                            "use a larger context or fewer sinks",
+                            options->context, stream.sinks));
   }
   return {};
 }

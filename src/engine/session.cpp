@@ -120,7 +120,7 @@ int64_t SessionImpl::rewind_limit() const {
 Result<void> SessionImpl::assign(const SessionImpl& other) {
   if (other.model_ != model_ || !same_memory(other.options_, options_)) {
     return fail(ErrorCode::kInvalidArgument,
-                "a session can only become a copy of one with the same model and options");
+                "the two sessions have different models or options; assign() needs the same ones");
   }
   if (other.length() > context()) {
     return fail(ErrorCode::kExhausted,

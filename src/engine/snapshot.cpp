@@ -107,7 +107,7 @@ Result<Json> read_header(Reader* reader) {
   uint32_t version = 0, size = 0;
   if (!reader->read(std::as_writable_bytes(std::span(magic))) ||
       std::string_view(magic, sizeof magic) != kMagic)
-    return bad("it does not begin like one; give a file that --save has written");
+    return bad("it does not begin like a snapshot; use a file that --save has written");
   if (!reader->number(&version) || !reader->number(&size)) return cut();
   if (version != kVersion) {
     return fail(
@@ -128,8 +128,8 @@ Result<void> check_binding(const Json& header, const Json& expected) {
     if (found == header.end()) return cut();
     if (*found == value) continue;
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the snapshot is of another session: its '{}' is {}, here it is {}; "
-                            "use the same model and options as when it was saved",
+                fmt::format("the snapshot does not fit this session: its '{}' is {}, but here it "
+                            "is {}; use the same model and options as when it was saved",
                             key, base::dump_json(*found), base::dump_json(value)));
   }
   return {};

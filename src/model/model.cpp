@@ -46,12 +46,12 @@ Result<T> about(const std::string& path, Result<T> result) {
 Result<void> check_options(const ModelOptions& options) {
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} threads cannot be used: give 1 to {}, or 0 for one a core",
+                fmt::format("{} threads cannot be used; use 1 to {}, or 0 for one per core",
                             options.threads, kMaxThreads));
   }
   if (options.ubatch_size < 0 || options.ubatch_size > kMaxPassRows) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a pass of {} rows cannot be made: give 1 to {}, or 0 for the default",
+                fmt::format("ubatch_size is {}, but it must be 1 to {}, or 0 for the default",
                             options.ubatch_size, kMaxPassRows));
   }
   return {};
@@ -64,8 +64,8 @@ Result<std::string> read_architecture(const format::GgufFile& file) {
   const auto name = value ? value->as_string() : std::nullopt;
   if (!name || name->empty()) {
     return fail(ErrorCode::kCorrupt,
-                "the key general.architecture is missing or not a string, so nobody can say how to "
-                "run this file; get another copy of the model");
+                "the key general.architecture is missing or not a string, so the architecture of "
+                "the model is unknown; get another copy of the model");
   }
   return std::string(*name);
 }
@@ -124,13 +124,14 @@ Result<void> check_target(const ModelOptions& options, const LoadedModel& target
   if (target.info.kind != ModelKind::kDecoder) {
     return fail(
         ErrorCode::kUnsupported,
-        fmt::format("its target {} is of kind {} (architecture {}), and only a decoder can "
-                    "be one; load the draft model with the model that it was made for",
+        fmt::format("its target {} is a model of kind {} (architecture {}), but a target must be a "
+                    "decoder; load the draft model with the model that it was trained for",
                     target.info.path, kind_name(target.info.kind), target.info.architecture));
   }
   if (!options.chat_template.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "a draft model renders no conversations; give the chat template to its target");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "a draft model does not render conversations; give the chat template to its target");
   }
   if (options.text_only) return {};
   if (!target.executor) {
@@ -142,9 +143,9 @@ Result<void> check_target(const ModelOptions& options, const LoadedModel& target
   if (options.threads > 0 && options.threads != target.pool->size()) {
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("a draft model computes with the threads of its target, {0} here, not with "
-                    "{1}; give 0 or {0}",
-                    target.pool->size(), options.threads));
+        fmt::format(
+            "a draft model uses the threads of its target, which are {0}, not {1}; use 0 or {0}",
+            target.pool->size(), options.threads));
   }
   return {};
 }
@@ -153,7 +154,7 @@ Result<void> check_target(const ModelOptions& options, const LoadedModel& target
 // same.
 Result<void> check_target_tokens(const LoadedModel& model) {
   constexpr const char* kTokens = "tokenizer.ggml.tokens";
-  constexpr const char* kAdvice = "load the draft model with the model that it was made for";
+  constexpr const char* kAdvice = "load the draft model with the model that it was trained for";
   const LoadedModel& target = *model.target;
   const plan::Plan& plan = model.compiled.plan;
   const int64_t width = plan.values[static_cast<size_t>(plan.output("logits"))].width;
@@ -179,9 +180,9 @@ Result<void> check_target_tokens(const LoadedModel& model) {
     if (own->at(id).as_string() == theirs->at(id).as_string()) continue;
     return fail(
         ErrorCode::kUnsupported,
-        fmt::format("token {} of the draft model's vocabulary is another one than that of its "
-                    "target {}; {}",
-                    id, target.info.path, kAdvice));
+        fmt::format(
+            "token {} of the draft model's vocabulary differs from that of its target {}; {}", id,
+            target.info.path, kAdvice));
   }
   return {};
 }
@@ -194,8 +195,8 @@ Result<void> check_vocabulary(const plan::Plan& plan, const plan::Tensors& tenso
     const format::TensorInfo& table = tensors.at(op.weights.at(0));
     if (static_cast<int64_t>(table.dims[1]) != tokens) {
       return fail(ErrorCode::kCorrupt,
-                  fmt::format("the vocabulary has {} tokens, but {} has {} rows; the file does not "
-                              "fit together, so get another copy of the model",
+                  fmt::format("the vocabulary has {} tokens, but {} has {} rows; the file is "
+                              "inconsistent, so get another copy of the model",
                               tokens, table.name, table.dims[1]));
     }
   }
@@ -203,11 +204,10 @@ Result<void> check_vocabulary(const plan::Plan& plan, const plan::Tensors& tenso
   if (logits == plan::kNone) return {};
   const int64_t width = plan.values[static_cast<size_t>(logits)].width;
   if (width != tokens) {
-    return fail(
-        ErrorCode::kCorrupt,
-        fmt::format("the vocabulary has {} tokens, but the model computes {} logits; the file "
-                    "does not fit together, so get another copy of the model",
-                    tokens, width));
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("the vocabulary has {} tokens, but the model computes {} logits; the "
+                            "file is inconsistent, so get another copy of the model",
+                            tokens, width));
   }
   return {};
 }
@@ -385,7 +385,7 @@ Result<void> start_pool(int threads, LoadedModel* model) {
     model->pool = std::make_shared<base::ThreadPool>(threads);
   } catch (const std::system_error& e) {
     return fail(ErrorCode::kExhausted,
-                fmt::format("the system gives no more threads ({}); ask for fewer", e.what()));
+                fmt::format("the system cannot start so many threads ({}); use fewer", e.what()));
   }
   return {};
 }
@@ -418,8 +418,8 @@ Result<void> check_room(const ModelOptions& options, const ModelInfo& info) {
       options.memory_limit, info.packed_bytes + info.converted_bytes + info.workspace_bytes,
       fmt::format("this model ({} MiB of repacked weights, {} MiB of workspace)",
                   info.packed_bytes >> 20, info.workspace_bytes >> 20),
-      options.repack ? "close other programs, take a smaller model, or try --no-repack"
-                     : "close other programs or take a smaller model");
+      options.repack ? "close other programs, use a smaller model, or try --no-repack"
+                     : "close other programs or use a smaller model");
 }
 
 // An encoder's sequence cannot be cut, so its passes may be as long as the model reads. That is

@@ -1,4 +1,4 @@
-// Gives every value a place: two arenas (all rows, wanted rows), best fit over live ranges.
+// Gives every value a place: two arenas (all tokens, output tokens), best fit over live ranges.
 //
 // Offsets and sizes are bytes a row; a backend multiplies them by the rows of the pass. Operands
 // stay live until their op has finished, so an op may never find its result over its own input.

@@ -112,7 +112,8 @@ std::string attributes_text(const Plan& plan, const Op& op) {
 std::string explain(const Plan& plan, const Tensors& tensors,
                     const std::function<std::string(size_t)>& note) {
   std::string out = fmt::format(
-      "architecture {} ({}), {} layers, {} operations, arena {} bytes a row + {} a wanted row, "
+      "architecture {} ({}), {} layers, {} operations, arena {} bytes per token + {} per output "
+      "token, "
       "text sha256 {}\n",
       plan.architecture, plan.kind, plan.n_layers, plan.ops.size(), plan.arena_token_bytes,
       plan.arena_output_bytes, plan.source_sha256);

@@ -141,7 +141,7 @@ TEST(Families, QwenRotatesHalvesAndReadsBiases) {
   for (const Op* op : ops_of(qwen3, OpKind::rope)) EXPECT_EQ(value(qwen3, op->in[0]).rank, 2);
 }
 
-// Verifies answers.rows-that-nobody-asked-about.
+// Verifies answers.tokens-without-outputs.
 TEST(Families, SelectRowsStandsRightBehindTheLastAppend) {
   for (const char* name : {"llama", "gemma3", "gemma4", "lfm2"}) {
     SCOPED_TRACE(name);
@@ -331,7 +331,7 @@ TEST(Families, Gemma3nMixesStreamsAndThinsOutTheGatesOfItsFirstLayers) {
   EXPECT_EQ(count(plan_of("gemma3n", "gemma3n"), OpKind::gated_linear), 7);
 }
 
-TEST(Families, TheDrafterReadsItsTarget) {
+TEST(Families, TheDraftModelReadsItsTarget) {
   const Plan plan = plan_of("gemma4-assistant", "gemma4-assistant");
   EXPECT_EQ(plan.kind, "draft");
   EXPECT_EQ(count(plan, OpKind::append), 0);
@@ -354,7 +354,7 @@ TEST(Families, TheDrafterReadsItsTarget) {
   EXPECT_EQ(value(plan, plan.output("logits")).width, 512);
 }
 
-TEST(Families, TheDrafterNeedsItsTargetAndTheRightOne) {
+TEST(Families, TheDraftModelNeedsItsTargetAndTheRightOne) {
   const ModelPtr model = fixture("gemma4-assistant");
   const ArchText arch = arch_file("gemma4-assistant");
   auto alone = compile_text(builtin(), arch, model->file, {});
@@ -376,7 +376,7 @@ std::string field(const std::string& name) {
   return out + name;
 }
 
-TEST(Families, AnEarlierVintageOfTheDrafterIsTheSame) {
+TEST(Families, AnEarlierVintageOfTheDraftModelIsTheSame) {
   const ModelPtr target = fixture("gemma4-e");
   const auto lines = [&](const ModelPtr& model) {
     auto c = compile(builtin(), model->file, {.target = &target->file});

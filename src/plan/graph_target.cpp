@@ -37,7 +37,7 @@ tl::unexpected<Error> TargetModel::missing(const ExternDecl& e, std::string_view
   return writer_.error(
       e.location,
       fmt::format("the target model {} (architecture {}) has no {}, which this draft model "
-                  "reads; load the draft model with the model that it was made for",
+                  "reads; load the draft model with the model that it was trained for",
                   target_.hparams->model().name(), target_.plan->architecture, what),
       ErrorCode::kUnsupported);
 }

@@ -93,7 +93,7 @@ void add_sink_queries(Plan* plan) {
 
 void select_rows(Plan* plan) {
   if (plan->kind != "decoder") return;  // an encoder's rows all count, a draft model has but one
-  size_t border = 0;                    // ops from here on run for wanted rows only
+  size_t border = 0;                    // ops from here on run for output tokens only
   for (size_t k = 0; k < plan->ops.size(); ++k)
     if (writes_memory(plan->ops[k].kind)) border = k + 1;
   std::vector<bool> all_rows(plan->values.size(), false);

@@ -114,7 +114,7 @@ const CatalogueModel* Catalogue::find(std::string_view name) const {
 Result<Catalogue> parse_catalogue(std::string_view text) {
   constexpr int kDepth = 16;
   auto json = base::parse_json(text, kDepth);
-  if (!json) return fail(ErrorCode::kCorrupt, "the catalogue is no JSON: " + json.error().message);
+  if (!json) return fail(ErrorCode::kCorrupt, "the catalogue is not JSON: " + json.error().message);
   if (text_of(*json, "format") != "culet-catalogue 1") {
     return fail(ErrorCode::kCorrupt,
                 "the catalogue does not say \"format\": \"culet-catalogue 1\", which is what this "

@@ -97,7 +97,7 @@ std::string to_text(const OllamaName& name) {
 Result<OllamaManifest> parse_ollama_manifest(std::string_view text) {
   constexpr int kDepth = 16;
   auto json = base::parse_json(text, kDepth, kManifestBytes);
-  if (!json) return fail(ErrorCode::kCorrupt, "its manifest is no JSON: " + json.error().message);
+  if (!json) return fail(ErrorCode::kCorrupt, "its manifest is not JSON: " + json.error().message);
   OllamaManifest manifest;
   int models = 0;
   for (const Json& from : array_of(*json, "layers")) {

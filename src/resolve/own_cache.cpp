@@ -118,7 +118,7 @@ Result<Source> parse_source(std::string_view text) {
     if (asked.is_string()) source.asked.push_back(asked.get<std::string>());
   }
   if (text_of(json, "format") != kSourceFormat || !is_hex(source.sha256, 64)) {
-    return fail(ErrorCode::kCorrupt, "this is no note about where a model came from");
+    return fail(ErrorCode::kCorrupt, "this does not say where a model came from");
   }
   return source;
 }

@@ -409,7 +409,7 @@ tl::unexpected<Error> unknown(const Catalogue& catalogue, const std::string& nam
   }
   const bool slash = name.find('/') != name.npos && parse_hub_name(name);
   return fail(ErrorCode::kNotFound,
-              fmt::format("'{}' is no name of the catalogue; {}give hf:org/repo[:quant], "
+              fmt::format("'{}' is not in the catalogue; {}give hf:org/repo[:quant], "
                           "ollama:name[:tag] or one of: {}",
                           name, slash ? fmt::format("did you mean hf:{}? ", name) : "", names));
 }

@@ -56,13 +56,13 @@ std::string base64(std::string_view bytes) {
 
 Result<void> check_url(const std::string& text) {
   const Url url = parse(text);
-  if (!url) return fail(ErrorCode::kInvalidArgument, "what should be an address is none");
+  if (!url) return fail(ErrorCode::kInvalidArgument, "this is not an address");
   const std::string scheme = lower(part_of(url, CURLUPART_SCHEME));
   if (scheme == "https") return {};
   if (scheme == "http" && is_loopback(lower(part_of(url, CURLUPART_HOST)))) return {};
   return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} is refused: models are fetched over https only (http is for loopback "
-                          "addresses); give an https address",
+              fmt::format("{} is refused: models are downloaded over https only (http is for "
+                          "loopback addresses); give an https address",
                           shown_url(text)));
 }
 
@@ -75,7 +75,7 @@ std::string origin_of(const std::string& text) {
 
 std::string shown_url(const std::string& text) {
   const Url url = parse(text);
-  if (!url) return "an address that is none";
+  if (!url) return "an invalid address";
   for (const CURLUPart part : {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_OPTIONS,
                                CURLUPART_QUERY, CURLUPART_FRAGMENT}) {
     curl_url_set(url.get(), part, nullptr, 0);

@@ -44,7 +44,8 @@ Result<Directory> find_directory(Bytes archive) {
     const Directory found{base::load_le<uint16_t>(p + 10), base::load_le<uint32_t>(p + 12),
                           base::load_le<uint32_t>(p + 16)};
     if (found.offset == kIn64 || found.bytes == kIn64 || found.entries == 0xffff) {
-      return fail(ErrorCode::kUnsupported, "the archive is a ZIP64 one, which is not read");
+      return fail(ErrorCode::kUnsupported,
+                  "the archive is in ZIP64 format, which is not supported");
     }
     if (uint64_t{found.offset} + found.bytes > at) return corrupt("its directory is outside of it");
     return found;
@@ -59,7 +60,8 @@ Result<Member> find_member(Bytes archive, const Directory& directory, std::strin
     Bytes entry, entry_name;
     if (!cursor.take(kEntryBytes, &entry)) return corrupt("its directory ends early");
     const std::byte* p = entry.data();
-    if (base::load_le<uint32_t>(p) != kEntrySignature) return corrupt("a directory entry is none");
+    if (base::load_le<uint32_t>(p) != kEntrySignature)
+      return corrupt("a directory entry is invalid");
     const uint64_t rest =
         uint64_t{base::load_le<uint16_t>(p + 30)} + base::load_le<uint16_t>(p + 32);
     if (!cursor.take(base::load_le<uint16_t>(p + 28), &entry_name) || !cursor.skip(rest)) {
@@ -79,7 +81,7 @@ Result<Member> find_member(Bytes archive, const Directory& directory, std::strin
 
 Result<Bytes> packed_bytes(Bytes archive, const Member& member) {
   if (member.packed == kIn64 || member.size == kIn64 || member.local == kIn64) {
-    return fail(ErrorCode::kUnsupported, "the archive is a ZIP64 one, which is not read");
+    return fail(ErrorCode::kUnsupported, "the archive is in ZIP64 format, which is not supported");
   }
   base::Cursor cursor(archive);
   Bytes header, data;

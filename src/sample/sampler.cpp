@@ -55,8 +55,9 @@ Result<void> check_draft(Token drafted, std::span<const TokenProbability> draft,
     found = found || q.id == drafted;
   }
   if (found) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("the draft's distribution does not hold the drafted token {}", drafted));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("the draft's distribution does not contain the drafted token {}", drafted));
 }
 
 }  // namespace

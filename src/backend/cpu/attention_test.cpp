@@ -13,7 +13,7 @@ struct AttentionShape {
   int32_t heads = 4, kv_heads = 2, head_dim = 16, value_dim = 24;
   int64_t window = 0;  // 0: full
   float softcap = 0;
-  bool wanted_only = true;  // attend runs for the wanted rows
+  bool wanted_only = true;  // attend runs for the output tokens
   int32_t rope = 0;         // dims; 0: none
   bool own = false;         // attention without a cache, as encoders have it
   plan::Mask mask = plan::Mask::kCausal;

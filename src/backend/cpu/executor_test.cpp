@@ -1,5 +1,5 @@
 // Whole passes: a small decoder made by hand, fused and unfused, over batches of several sessions,
-// any threads, any cut into passes, any choice of wanted rows: the same bits. And what run()
+// any threads, any cut into passes, any choice of output tokens: the same bits. And what run()
 // refuses.
 #include "backend/cpu/bind.h"
 #include "backend/cpu/test_model.h"
@@ -221,7 +221,7 @@ TEST(Executor, SessionsInOneBatchAreAsAlone) {
   for (int i = 0; i < 3; ++i) expect_bits(together[i], alone[i], "session " + std::to_string(i));
 }
 
-TEST(Executor, OnlyWantedRowsComeOut) {
+TEST(Executor, OnlyOutputTokensComeOut) {
   Decoder d(true, true);
   Prepared p(d.model, 2, kWide);
   const std::vector<int32_t> tokens = some_tokens(50);

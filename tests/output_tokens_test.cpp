@@ -1,10 +1,10 @@
-// Rows whose outputs nobody wants stop behind the last write to a cache or state. For a model whose
-// last layers read an earlier layer's cache (Gemma 4 E2B, E4B) that is most of a prompt's work.
+// Tokens without outputs stop behind the last write to a cache or state. For a model whose last
+// layers read an earlier layer's cache (Gemma 4 E2B, E4B) that saves most of a prompt's work.
 //
-//   * how many rows run where, counted in the kernel of a norm;
+//   * how many tokens run where, counted in the kernel of a norm;
 //   * against the same equations with a write in the last layer, so that nothing stops early
-//     (tests/arch/late): the same bits, of logits and of hidden rows, asked for or not;
-//   * a decoder without memory, where rows stop right away.
+//     (tests/arch/late): the same bits, of logits and of hidden values, asked for or not;
+//   * a decoder without memory, where tokens stop right away.
 #include "backend/executor.h"
 #include "plan/compile.h"
 #include "support.h"
@@ -68,15 +68,15 @@ int64_t norms_of(const std::string& arch_dir, int32_t rows, int32_t wanted) {
 
 // 9 layers of which 3 read an earlier one's cache, 4 heads, 2 key heads, a vector a layer and
 // token.
-// Requirement answers.rows-that-nobody-asked-about "rows that nobody asked about": behind the last
-// layer that writes keys only rows with wanted outputs run: of Gemma 4 E2B 15 layers of 35, less
-// than a third of the products. The same bits as when every row runs through, of logits and hidden
-// rows; all rows run where all are asked for. What it saves is a measurement, not a test: 404
+// Requirement answers.tokens-without-outputs "tokens without outputs": behind the last layer that
+// writes keys, only output tokens are computed: of Gemma 4 E2B 15 layers of 35, less than a third
+// of the products. Logits and hidden values have the same bits as when every token runs through;
+// all tokens run where all are output tokens. What it saves is a measurement, not a test: 404
 // against 118 tokens/s of prefill (medians of 6 runs in turns, best ones 647 and 173) for a file in
-// the shape of E2B at half its width, random Q8_0 weights, 512 tokens, against `tests/arch/late`
-// (one thread of an Intel Xeon, AVX-512 VNNI, 2026-11-30; the machine was busy, so only the ratio
-// says something)
-TEST(WantedRows, StopBehindTheLastKey) {
+// the shape of E2B at half its hidden size, random Q8_0 weights, 512 tokens, against
+// `tests/arch/late` (one thread of an Intel Xeon, AVX-512 VNNI, 2026-11-30; the machine was busy,
+// so only the ratio says something)
+TEST(OutputTokens, StopBehindTheLastKey) {
   constexpr int64_t kLayer = 1 + 4 + 2 + 2 + 4;           // input, q, k, v, behind attention
   constexpr int64_t kEvery = 9 + 5 * kLayer + 1 + 4 + 4;  // up to the keys of the sixth layer
   constexpr int64_t kOutputs =
@@ -117,8 +117,8 @@ Outputs outputs_of(const std::string& file, const ModelOptions& options, int64_t
   return out;
 }
 
-// Verifies answers.rows-that-nobody-asked-about.
-TEST(WantedRows, GiveTheBitsOfAllRows) {
+// Verifies answers.tokens-without-outputs.
+TEST(OutputTokens, GiveTheBitsOfAllTokens) {
   const std::string file = file_of("gemma4-e/model-q8_0.gguf");
   for (const bool precise : {false, true}) {
     for (const int threads : {1, 3}) {
@@ -139,8 +139,8 @@ TEST(WantedRows, GiveTheBitsOfAllRows) {
   }
 }
 
-// Verifies answers.rows-that-nobody-asked-about.
-TEST(WantedRows, OfADecoderWithoutMemory) {
+// Verifies answers.tokens-without-outputs.
+TEST(OutputTokens, OfADecoderWithoutMemory) {
   ModelOptions options;
   options.arch_dir = arch_folder("memoryless");
   const Outputs out = outputs_of(file_of("llama/model-q8_0.gguf"), options, 20);

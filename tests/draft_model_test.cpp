@@ -1,4 +1,4 @@
-// A drafter beside its target, tiny random models.
+// A draft model beside its target, tiny random models.
 //
 //   * float activations and cache: the reference's logits, hidden rows and greedy tokens
 //     (tests/golden/tiny/SOURCE.md says how they were made);
@@ -35,25 +35,25 @@ constexpr int64_t kWidth = 64;       // of the target
 constexpr double kTolerance = 1e-4;  // against the oracle, whose logits have a deviation of 2
 
 std::string target_file() { return golden("tiny/gemma4-e/model.gguf"); }
-std::string drafter_file() { return golden("tiny/gemma4-assistant/model.gguf"); }
+std::string draft_model_file() { return golden("tiny/gemma4-assistant/model.gguf"); }
 std::string quantized_target() { return golden("tiny/gemma4-e/model-q8_0.gguf"); }
 
 struct Pair {
-  std::shared_ptr<const Model> target, drafter;
+  std::shared_ptr<const Model> target, draft_model;
 };
 
-std::shared_ptr<const Model> drafter_of(const std::shared_ptr<const Model>& target,
-                                        ModelOptions options = {},
-                                        const std::string& file = drafter_file()) {
+std::shared_ptr<const Model> draft_model_of(const std::shared_ptr<const Model>& target,
+                                            ModelOptions options = {},
+                                            const std::string& file = draft_model_file()) {
   options.target = target;
   return load(file, options);
 }
 
 Pair load_pair(const ModelOptions& options, const std::string& target = target_file(),
-               const std::string& drafter = drafter_file()) {
+               const std::string& draft_model = draft_model_file()) {
   Pair pair;
   pair.target = load(target, options);
-  pair.drafter = drafter_of(pair.target, options, drafter);
+  pair.draft_model = draft_model_of(pair.target, options, draft_model);
   return pair;
 }
 
@@ -81,19 +81,19 @@ std::vector<float> append_hidden(Session& session, std::span<const Token> tokens
   return row;
 }
 
-Draft draft_ok(const Model& drafter, const Session& session, Token token,
+Draft draft_ok(const Model& draft_model, const Session& session, Token token,
                std::span<const float> hidden) {
-  auto made = draft(drafter, session, token, hidden);
+  auto made = draft(draft_model, session, token, hidden);
   if (!made) throw std::runtime_error(made.error().message);
   return *std::move(made);
 }
 
 // Logits and hidden rows of greedy steps, one after another.
-Rows chain(const Model& drafter, const Session& session, Token token, std::vector<float> hidden,
+Rows chain(const Model& draft_model, const Session& session, Token token, std::vector<float> hidden,
            int steps) {
   Rows rows;
   for (int i = 0; i < steps; ++i) {
-    Draft step = draft_ok(drafter, session, token, hidden);
+    Draft step = draft_ok(draft_model, session, token, hidden);
     token = best(step.logits);
     hidden = step.hidden;
     rows.push_back(std::move(step.logits));
@@ -102,10 +102,10 @@ Rows chain(const Model& drafter, const Session& session, Token token, std::vecto
   return rows;
 }
 
-Rows append_and_chain(const Model& drafter, Session& session, std::span<const Token> tokens,
+Rows append_and_chain(const Model& draft_model, Session& session, std::span<const Token> tokens,
                       int steps = 3) {
   const std::vector<float> hidden = append_hidden(session, tokens);
-  return chain(drafter, session, best(session.logits()), hidden, steps);
+  return chain(draft_model, session, best(session.logits()), hidden, steps);
 }
 
 class Files {
@@ -118,7 +118,7 @@ class Files {
 
  private:
   std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("culet-drafter-" + std::to_string(getpid()));
+      std::filesystem::temp_directory_path() / ("culet-draft-model-" + std::to_string(getpid()));
 };
 
 // Q8_0: 32 values, one half-precision scale. A power of two needs no rounding of the scale.
@@ -139,26 +139,26 @@ std::string q8_0(const format::TensorInfo& tensor) {
   return out;
 }
 
-void write_quantized_drafter(const std::string& path) {
-  rewrite_tensors(drafter_file(), path, [](const format::TensorInfo& tensor) {
+void write_quantized_draft_model(const std::string& path) {
+  rewrite_tensors(draft_model_file(), path, [](const format::TensorInfo& tensor) {
     return tensor.n_dims == 2 ? TensorBytes{8, q8_0(tensor)} : unchanged(tensor);
   });
 }
 
 // ---------------------------------------------------------------- against the reference
 
-// Requirement answers.drafters "drafters": loaded with its target and refused without or with
-// another; reads the target's session, any KV type, streams too, and changes nothing of it, to the
-// bit; hidden rows for it are given when asked for. The loop of guesses and checks is not built
+// Requirement answers.draft-models "draft models": loaded with its target and refused without or
+// with another; reads the target's session, any KV type, streams too, and changes nothing of it, to
+// the bit; hidden rows for it are given when asked for. The loop of guesses and checks is not built
 // yet, but done by hand it gives the target's own tokens
-TEST(Drafter, LogitsAndHiddenRowsAreTheReferences) {
+TEST(DraftModel, LogitsAndHiddenRowsAreTheReferences) {
   const json expected = read_json(golden("tiny/gemma4-assistant/expected.json"));
   const auto tokens = expected["tokens"].get<std::vector<Token>>();
   const double logits_abs = expected["tolerance"]["logits_abs"].get<double>();
   const double hidden_abs = expected["tolerance"]["hidden_abs"].get<double>();
   const Pair pair = load_pair({.threads = 2, .precise = true});
-  EXPECT_EQ(pair.drafter->info().kind, ModelKind::kDraft);
-  EXPECT_EQ(pair.drafter->info().vocabulary_size, 512);
+  EXPECT_EQ(pair.draft_model->info().kind, ModelKind::kDraft);
+  EXPECT_EQ(pair.draft_model->info().vocabulary_size, 512);
   ASSERT_FALSE(expected["cases"].empty());
   for (const json& c : expected["cases"]) {
     const auto length = c["context_length"].get<size_t>();
@@ -170,7 +170,7 @@ TEST(Drafter, LogitsAndHiddenRowsAreTheReferences) {
     auto token = c["bonus_token"].get<Token>();
     EXPECT_EQ(best(one->logits()), token);
     for (const json& step : c["steps"]) {
-      const Draft made = draft_ok(*pair.drafter, *one, token, hidden);
+      const Draft made = draft_ok(*pair.draft_model, *one, token, hidden);
       if (!step["logits"].is_null()) {
         EXPECT_LE(largest_difference(made.logits, step["logits"]), logits_abs);
       }
@@ -182,7 +182,7 @@ TEST(Drafter, LogitsAndHiddenRowsAreTheReferences) {
   }
 }
 
-TEST(Drafter, HalfCachesStayNear) {
+TEST(DraftModel, HalfCachesStayNear) {
   const Pair pair = load_pair({.threads = 1, .precise = true});
   const auto tokens = random_tokens(70);
   Rows rows[3];
@@ -190,7 +190,7 @@ TEST(Drafter, HalfCachesStayNear) {
   for (const KvType kv : {KvType::kF32, KvType::kF16, KvType::kQ8}) {
     const auto one = session(pair.target, kv);
     const std::vector<float> hidden = append_hidden(*one, tokens);
-    rows[i++] = chain(*pair.drafter, *one, 7, hidden, 1);
+    rows[i++] = chain(*pair.draft_model, *one, 7, hidden, 1);
   }
   const json exact = rows[0][0];
   EXPECT_LE(largest_difference(rows[1][0], exact), 0.05);
@@ -216,7 +216,7 @@ double difference(std::span<const float> a, std::span<const double> b) {
 void expect_oracle(const std::string& target, const std::optional<StreamOptions>& stream,
                    std::span<const int64_t> lengths) {
   const Oracle theirs(target);
-  const Oracle oracle(drafter_file(), "", &theirs);
+  const Oracle oracle(draft_model_file(), "", &theirs);
   const Pair pair = load_pair({.threads = 1, .precise = true}, target);
   SessionOptions options;
   options.keys = options.values = KvType::kF32;
@@ -232,7 +232,7 @@ void expect_oracle(const std::string& target, const std::optional<StreamOptions>
     std::vector<float> hidden(kWidth);
     for (float& x : hidden) x = normal(random);
     const auto token = static_cast<Token>(random() % 512);
-    const Draft got = draft_ok(*pair.drafter, **made, token, hidden);
+    const Draft got = draft_ok(*pair.draft_model, **made, token, hidden);
     const Oracle::Draft want =
         oracle.draft(std::span(tokens).first(static_cast<size_t>(length)), token,
                      std::vector<double>(hidden.begin(), hidden.end()), stream);
@@ -245,21 +245,21 @@ void expect_oracle(const std::string& target, const std::optional<StreamOptions>
 
 constexpr int64_t kLengths[] = {1, 2, 7, 8, 9, 31, 32, 33, 64, 100, 130};
 
-// Verifies answers.drafters.
-TEST(Drafter, IsItsDefinitionAtAnyLength) {
+// Verifies answers.draft-models.
+TEST(DraftModel, IsItsDefinitionAtAnyLength) {
   expect_oracle(target_file(), {}, kLengths);
   expect_oracle(golden("tiny/gemma4-dense/model.gguf"), {}, kLengths);  // no layer shares a cache
 }
 
-// Verifies answers.drafters.
-TEST(Drafter, FollowsAStream) {
+// Verifies answers.draft-models.
+TEST(DraftModel, FollowsAStream) {
   for (const StreamOptions stream :
        {StreamOptions{4, 12}, StreamOptions{0, 8}, StreamOptions{40, 33}, StreamOptions{1, 64}})
     expect_oracle(target_file(), stream, kLengths);
 }
 
 // More keys than one part of attention's sum has, the step in a part without keys too.
-TEST(Drafter, ReadsLongContexts) {
+TEST(DraftModel, ReadsLongContexts) {
   constexpr int64_t kLong[] = {1024, 1025};
   expect_oracle(target_file(), {}, std::span(kLong).last(small_tests() ? 1 : 2));
 }
@@ -267,7 +267,7 @@ TEST(Drafter, ReadsLongContexts) {
 // ---------------------------------------------------------------- the same bits
 
 struct BitsCase {
-  std::string target, drafter;
+  std::string target, draft_model;
   bool precise;
   KvType kv;
 };
@@ -276,11 +276,11 @@ void expect_same_bits(const BitsCase& c) {
   const auto tokens = random_tokens(100, 3);
   const auto run = [&](ModelOptions options) {
     options.precise = c.precise;
-    const Pair pair = load_pair(options, c.target, c.drafter);
+    const Pair pair = load_pair(options, c.target, c.draft_model);
     Rows all;
     for (const size_t length : {1, 9, 32, 100}) {
       const auto one = session(pair.target, c.kv);
-      for (auto& row : append_and_chain(*pair.drafter, *one, std::span(tokens).first(length)))
+      for (auto& row : append_and_chain(*pair.draft_model, *one, std::span(tokens).first(length)))
         all.push_back(std::move(row));
     }
     return all;
@@ -302,33 +302,33 @@ void expect_same_bits(const BitsCase& c) {
   }
 }
 
-// Verifies answers.drafters.
-TEST(DrafterBits, InstructionSetsPlansAndThreads) {
-  expect_same_bits({target_file(), drafter_file(), true, KvType::kF32});
+// Verifies answers.draft-models.
+TEST(DraftModelBits, InstructionSetsPlansAndThreads) {
+  expect_same_bits({target_file(), draft_model_file(), true, KvType::kF32});
   const Files files;
-  write_quantized_drafter(files("q8_0.gguf"));
+  write_quantized_draft_model(files("q8_0.gguf"));
   expect_same_bits({quantized_target(), files("q8_0.gguf"), false, KvType::kF16});
   expect_same_bits({quantized_target(), files("q8_0.gguf"), true, KvType::kBf16});
-  expect_same_bits({quantized_target(), drafter_file(), false, KvType::kQ8});
+  expect_same_bits({quantized_target(), draft_model_file(), false, KvType::kQ8});
 }
 
 // Chunks, forks, rewinds, restored files, and what was drafted before.
-// Verifies answers.drafters.
-TEST(DrafterBits, AnyWayToTheSameTokens) {
+// Verifies answers.draft-models.
+TEST(DraftModelBits, AnyWayToTheSameTokens) {
   const Pair pair = load_pair({.threads = 2});
   const auto tokens = random_tokens(90, 8), others = random_tokens(20, 4);
   const auto straight = session(pair.target);
-  const Rows want = append_and_chain(*pair.drafter, *straight, tokens);
+  const Rows want = append_and_chain(*pair.draft_model, *straight, tokens);
   const auto same = [&](Session& one, std::span<const float> hidden, const std::string& what) {
-    EXPECT_EQ(first_difference(chain(*pair.drafter, one, best(straight->logits()), copy(hidden), 3),
-                               want),
+    EXPECT_EQ(first_difference(
+                  chain(*pair.draft_model, one, best(straight->logits()), copy(hidden), 3), want),
               "")
         << what;
   };
   const auto cut = session(pair.target);
   for (size_t at = 0; at < 80; at += 10) {
     const std::vector<float> hidden = append_hidden(*cut, std::span(tokens).subspan(at, 10));
-    draft_ok(*pair.drafter, *cut, 5, hidden);
+    draft_ok(*pair.draft_model, *cut, 5, hidden);
   }
   const std::vector<float> hidden = append_hidden(*cut, std::span(tokens).subspan(80));
   same(*cut, hidden, "in chunks, drafting after each");
@@ -350,7 +350,7 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Verifies answers.drafters.
+// Verifies answers.draft-models.
 TEST(Drafting, ChangesNothingOfTheSession) {
   const Pair pair = load_pair({.threads = 2});
   const Files files;
@@ -366,7 +366,7 @@ TEST(Drafting, ChangesNothingOfTheSession) {
       const std::vector<float> hidden = append_hidden(**one, tokens);
       expect_ok((*alone)->append(tokens));
       const std::vector<float> logits = copy((*one)->logits());
-      chain(*pair.drafter, **one, 3, hidden, 4);
+      chain(*pair.draft_model, **one, 3, hidden, 4);
       EXPECT_EQ((*one)->length(), length);
       EXPECT_EQ(held_bytes(**one), held_bytes(**alone));
       EXPECT_EQ(first_difference({copy((*one)->logits())}, {logits}), "");
@@ -384,7 +384,8 @@ TEST(Drafting, ThreadsDraftForSessionsOfOneTarget) {
   std::vector<Rows> want(kThreads), got(kThreads);
   const auto run = [&](int i) {
     const auto one = session(pair.target);
-    return append_and_chain(*pair.drafter, *one, random_tokens(30 + i, static_cast<unsigned>(i)));
+    return append_and_chain(*pair.draft_model, *one,
+                            random_tokens(30 + i, static_cast<unsigned>(i)));
   };
   for (int i = 0; i < kThreads; ++i) want[static_cast<size_t>(i)] = run(i);
   std::vector<std::thread> threads;
@@ -398,13 +399,13 @@ TEST(Drafting, KeepsTheTargetAlive) {
   Pair pair = load_pair({.threads = 1});
   const auto one = session(pair.target);
   pair.target.reset();
-  EXPECT_EQ(append_and_chain(*pair.drafter, *one, random_tokens(5)).size(), 6u);
-  const auto drafter = drafter_of(load(target_file()));
-  EXPECT_NE(drafter->explain().find("target.token_embd.weight{64,512}"), std::string::npos)
-      << drafter->explain();
-  EXPECT_EQ(drafter->vocabulary().piece(300), one->model().vocabulary().piece(300));
-  EXPECT_GT(costs(*drafter).row_operations, 0u);
-  EXPECT_TRUE(context_memory(*drafter, {})->layers.empty());
+  EXPECT_EQ(append_and_chain(*pair.draft_model, *one, random_tokens(5)).size(), 6u);
+  const auto draft_model = draft_model_of(load(target_file()));
+  EXPECT_NE(draft_model->explain().find("target.token_embd.weight{64,512}"), std::string::npos)
+      << draft_model->explain();
+  EXPECT_EQ(draft_model->vocabulary().piece(300), one->model().vocabulary().piece(300));
+  EXPECT_GT(costs(*draft_model).row_operations, 0u);
+  EXPECT_TRUE(context_memory(*draft_model, {})->layers.empty());
 }
 
 // ---------------------------------------------------------------- a round of guesses
@@ -440,9 +441,9 @@ size_t verify(Session& session, std::span<const Token> guesses, State* state,
   return right;
 }
 
-// A random drafter guesses little, so some rounds get right guesses, with or without a wrong one
-// behind them: then row m of the round, not its last one, is what counts.
-// Verifies answers.drafters.
+// A random draft model guesses little, so some rounds get right guesses, with or without a wrong
+// one behind them: then row m of the round, not its last one, is what counts. Verifies
+// answers.draft-models.
 TEST(Drafting, RoundsGiveTheTargetsOwnTokens) {
   const Pair pair = load_pair({.threads = 2});
   const auto prompt = random_tokens(40, 11);
@@ -471,7 +472,7 @@ TEST(Drafting, RoundsGiveTheTargetsOwnTokens) {
     Token token = state.token;
     const size_t known = random() % 4;
     for (size_t k = 0; k < 4; ++k) {
-      const Draft step = draft_ok(*pair.drafter, *one, token, hidden);
+      const Draft step = draft_ok(*pair.draft_model, *one, token, hidden);
       token = k < known ? want[got.size() + k] : best(step.logits);
       hidden = step.hidden;
       guesses.push_back(token);
@@ -488,7 +489,7 @@ TEST(Drafting, RoundsGiveTheTargetsOwnTokens) {
 
 // ---------------------------------------------------------------- hidden rows of sessions
 
-// Verifies answers.drafters.
+// Verifies answers.draft-models.
 TEST(HiddenRows, AreTheSameHoweverTheyAreAskedFor) {
   const auto model = load(quantized_target(), {.threads = 2, .ubatch_size = 16});
   const auto tokens = random_tokens(50, 12);
@@ -562,41 +563,43 @@ void expect_refused(const std::string& file, const ModelOptions& options, ErrorC
         << part << " is not in: " << model.error().message;
 }
 
-// Verifies answers.drafters.
-TEST(Refused, ADrafterAlone) {
+// Verifies answers.draft-models.
+TEST(Refused, ADraftModelAlone) {
   for (const bool text_only : {false, true}) {
     ModelOptions options;
     options.text_only = text_only;
-    expect_refused(drafter_file(), options, ErrorCode::kUnsupported,
-                   {drafter_file(), "this is a draft model", "its target", "ModelOptions::target"});
+    expect_refused(
+        draft_model_file(), options, ErrorCode::kUnsupported,
+        {draft_model_file(), "this is a draft model", "its target", "ModelOptions::target"});
   }
 }
 
-// Verifies answers.drafters.
+// Verifies answers.draft-models.
 TEST(Refused, TargetsThatItWasNotMadeFor) {
   const auto with = [](const std::string& name, ModelOptions how = {}) {
     ModelOptions options;
     options.target = load(golden("tiny/" + name), how);
     return options;
   };
-  const std::string advice = "the model that it was made for";
-  expect_refused(drafter_file(), with("llama/model.gguf"), ErrorCode::kUnsupported,
+  const std::string advice = "the model that it was trained for";
+  expect_refused(draft_model_file(), with("llama/model.gguf"), ErrorCode::kUnsupported,
                  {"llama/model.gguf (architecture llama) has no hyperparameter 'local'", advice});
-  expect_refused(drafter_file(), with("bert/model.gguf"), ErrorCode::kUnsupported,
-                 {"bert/model.gguf is of kind encoder", advice});
+  expect_refused(draft_model_file(), with("bert/model.gguf"), ErrorCode::kUnsupported,
+                 {"bert/model.gguf is a model of kind encoder", advice});
   ModelOptions drafting;
-  drafting.target = drafter_of(load(target_file()));
-  expect_refused(drafter_file(), drafting, ErrorCode::kUnsupported, {"is of kind draft", advice});
-  expect_refused(drafter_file(), with("gemma4-e/model.gguf", {.text_only = true}),
+  drafting.target = draft_model_of(load(target_file()));
+  expect_refused(draft_model_file(), drafting, ErrorCode::kUnsupported,
+                 {"is a model of kind draft", advice});
+  expect_refused(draft_model_file(), with("gemma4-e/model.gguf", {.text_only = true}),
                  ErrorCode::kInvalidArgument, {"loaded with text_only"});
   expect_refused(golden("tiny/llama/model.gguf"), with("gemma4-e/model.gguf"),
                  ErrorCode::kUnsupported, {"is of kind decoder", "without a target"});
   ModelOptions threads = with("gemma4-e/model.gguf", {.threads = 2});
   threads.threads = 3;
-  expect_refused(drafter_file(), threads, ErrorCode::kInvalidArgument,
-                 {"threads of its target, 2"});
+  expect_refused(draft_model_file(), threads, ErrorCode::kInvalidArgument,
+                 {"threads of its target, which are 2"});
   threads.threads = 2;
-  EXPECT_TRUE(Model::load(drafter_file(), threads));
+  EXPECT_TRUE(Model::load(draft_model_file(), threads));
 }
 
 // Copies of a file with bytes replaced by as many others.
@@ -618,7 +621,7 @@ std::string number(uint64_t n, size_t bytes) {
   return out;
 }
 
-// Verifies answers.drafters.
+// Verifies answers.draft-models.
 TEST(Refused, FilesThatDoNotFitTheTarget) {
   const Files files;
   ModelOptions options;
@@ -626,17 +629,17 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
   const std::string path = files("changed.gguf");
   const std::string u32 = number(4, 4);
 
-  write_changed(drafter_file(), path, "embedding_length_out" + u32 + number(64, 4),
+  write_changed(draft_model_file(), path, "embedding_length_out" + u32 + number(64, 4),
                 "embedding_length_out" + u32 + number(96, 4));
   expect_refused(path, options, ErrorCode::kUnsupported,
                  {path, "belongs to another model", "embedding_length_out"});
-  write_changed(drafter_file(), path, "nextn_predict_layers" + u32 + number(4, 4),
+  write_changed(draft_model_file(), path, "nextn_predict_layers" + u32 + number(4, 4),
                 "nextn_predict_layers" + u32 + number(3, 4));
   expect_refused(path, options, ErrorCode::kUnsupported, {"only some layers predict"});
 
   // The vocabulary: another number of logits, another word, another number of words.
   const std::string head = "token_embd.weight" + number(2, 4) + number(32, 8);
-  write_changed(drafter_file(), path, head + number(512, 8), head + number(511, 8));
+  write_changed(draft_model_file(), path, head + number(512, 8), head + number(511, 8));
   expect_refused(path, options, ErrorCode::kUnsupported,
                  {"computes 511 logits", target_file(), "512 tokens"});
   Token id = 260;  // of a word that the file spells as it is
@@ -648,19 +651,20 @@ TEST(Refused, FilesThatDoNotFitTheTarget) {
   while (!spelled()) ASSERT_LT(++id, 512);
   const std::string word(options.target->vocabulary().piece(id));
   const std::string length = number(word.size(), 8);
-  write_changed(drafter_file(), path, length + word,
+  write_changed(draft_model_file(), path, length + word,
                 length + std::string(word.size(), word[0] == 'Q' ? 'W' : 'Q'));
   expect_refused(
       path, options, ErrorCode::kUnsupported,
-      {fmt::format("token {} of the draft model's vocabulary is another one", id), target_file()});
-  write_changed(drafter_file(), path, "tokenizer.ggml.tokens", "tokenizer.ggml.tokenz");
+      {fmt::format("token {} of the draft model's vocabulary differs", id), target_file()});
+  write_changed(draft_model_file(), path, "tokenizer.ggml.tokens", "tokenizer.ggml.tokenz");
   EXPECT_TRUE(Model::load(path, options));  // which has no text of its own
   write_changed(path, files("scores.gguf"), "tokenizer.ggml.merges", "tokenizer.ggml.tokens");
   expect_refused(files("scores.gguf"), options, ErrorCode::kUnsupported,
                  {"vocabulary of ", "one of 512"});
 }
 
-// The target is as it was loaded, whatever folder of architecture files the drafter is loaded with.
+// The target is as it was loaded, whatever folder of architecture files the draft model is loaded
+// with.
 TEST(Target, ItsDefinitionIsTheOneItWasLoadedWith) {
   const Files files;
   std::ofstream(files("gemma4.arch")) << "arch-lang 1\narch gemma4\ninclude gemma4\n"
@@ -668,15 +672,15 @@ TEST(Target, ItsDefinitionIsTheOneItWasLoadedWith) {
   ModelOptions changed, options;
   changed.arch_dir = files("");
   options.target = load(target_file(), changed);
-  const auto built_in = Model::load(drafter_file(), options);
+  const auto built_in = Model::load(draft_model_file(), options);
   ASSERT_TRUE(built_in) << built_in.error().message;
   changed.target = options.target;
-  const auto from_folder = Model::load(drafter_file(), changed);
+  const auto from_folder = Model::load(draft_model_file(), changed);
   ASSERT_TRUE(from_folder) << from_folder.error().message;
   EXPECT_EQ((*built_in)->explain(), (*from_folder)->explain());
   // A folder whose text of the target is broken by now is no matter either.
   std::ofstream(files("gemma4.arch")) << "nonsense\n";
-  EXPECT_TRUE(Model::load(drafter_file(), changed));
+  EXPECT_TRUE(Model::load(draft_model_file(), changed));
 }
 
 void expect_refused(const Result<Draft>& made, ErrorCode code, const std::string& part) {
@@ -689,18 +693,18 @@ TEST(Refused, Steps) {
   const Pair pair = load_pair({.threads = 1});
   const auto one = session(pair.target);
   std::vector<float> hidden(kWidth, 0.5f);
-  const auto step = [&](Token token) { return draft(*pair.drafter, *one, token, hidden); };
-  expect_refused(step(5), ErrorCode::kInvalidArgument, "append the prompt first");
+  const auto step = [&](Token token) { return draft(*pair.draft_model, *one, token, hidden); };
+  expect_refused(step(5), ErrorCode::kInvalidArgument, "append the prompt before drafting");
   expect_ok(one->append(random_tokens(3)));
   EXPECT_TRUE(step(5));
   expect_refused(step(-1), ErrorCode::kInvalidArgument, "ids are 0 to 511");
   expect_refused(step(512), ErrorCode::kInvalidArgument, "token 512");
   expect_refused(draft(*pair.target, *one, 5, hidden), ErrorCode::kUnsupported,
-                 "is of kind decoder");
+                 "is a model of kind decoder");
   const auto stranger = session(load(target_file()));
   expect_ok(stranger->append(random_tokens(3)));
-  expect_refused(draft(*pair.drafter, *stranger, 5, hidden), ErrorCode::kInvalidArgument,
-                 "the draft model's target is the one that it was loaded with");
+  expect_refused(draft(*pair.draft_model, *stranger, 5, hidden), ErrorCode::kInvalidArgument,
+                 "another model than the target that the draft model was loaded with");
   hidden[7] = std::numeric_limits<float>::quiet_NaN();
   expect_refused(step(5), ErrorCode::kNumeric, "not finite");
   hidden[7] = 0;
@@ -709,20 +713,20 @@ TEST(Refused, Steps) {
                  "has 63 numbers, but the draft model takes 64");
   hidden.push_back(0);
   EXPECT_TRUE(step(5));
-  const auto text = drafter_of(pair.target, {.text_only = true});
+  const auto text = draft_model_of(pair.target, {.text_only = true});
   expect_refused(draft(*text, *one, 5, hidden), ErrorCode::kInvalidArgument, "text_only");
 }
 
-TEST(Refused, SessionsAndVectorsOfADrafter) {
+TEST(Refused, SessionsAndVectorsOfADraftModel) {
   const Pair pair = load_pair({.threads = 1});
-  const auto made = Session::make(pair.drafter, {});
+  const auto made = Session::make(pair.draft_model, {});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(made.error().message.find("culet::draft"), std::string::npos) << made.error().message;
   const std::vector<std::vector<Token>> sequences{{1, 2}};
-  const auto rows = encode(*pair.drafter, sequences);
+  const auto rows = encode(*pair.draft_model, sequences);
   ASSERT_FALSE(rows);
-  EXPECT_NE(rows.error().message.find("is of kind draft"), std::string::npos)
+  EXPECT_NE(rows.error().message.find("is a model of kind draft"), std::string::npos)
       << rows.error().message;
 }
 
