@@ -16,6 +16,9 @@
 // is not
 //   understood is an error that names it.
 //
+// Answers are not parsed: a tool call in an answer is text, in the form that the model was trained
+// to write. The caller reads it.
+//
 // Threads: all functions may be called by any number of threads on one Model.
 #pragma once
 

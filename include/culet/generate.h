@@ -19,10 +19,15 @@
 namespace culet {
 
 // Restricts the next token: called before each token is drawn, with the tokens of the answer so far
-// and a mask that allows every token. An error that it returns ends the sequence.
+// and a mask of [vocabulary size] that allows every token. It forbids tokens in this mask, or
+// assigns another mask of the same size. Where end-of-generation tokens are forbidden
+// (Vocabulary::end_of_generation), the answer cannot end there. An error that it returns ends the
+// sequence. Called on the thread that runs generate() or step(). It must not throw.
 using MaskFn = std::function<Result<void>(std::span<const Token> answer, TokenMask* mask)>;
 
 struct GenerateOptions {
+  // A model file may have settings of its own: ModelInfo::sampling. They apply only if they are
+  // copied to this member.
   SamplerOptions sampling;
   int64_t max_tokens = 512;  // < 0: until the context is full
   // Texts that end the answer, also across tokens. They are not part of the text that is shown;
@@ -33,13 +38,17 @@ struct GenerateOptions {
   MaskFn mask{};  // not set: every token may come
 };
 
-// ---------------------------------------------------------------- events, in the order they come
+// ---------------------------------------------------------------- events
+//
+// Started; PromptProgress, once or more; Appended (the prompt). Then TextDelta and Appended for
+// each token of the answer. At the end, TextDelta with id -1 if text was held back; then Finished
+// or Failed. An empty prompt has no PromptProgress and no Appended.
 
-struct Started {
+struct Started {  // before the first forward pass of the sequence
   int64_t prompt_tokens;
 };
-struct PromptProgress {
-  int64_t done, total;  // tokens of the prompt
+struct PromptProgress {  // after each forward pass over the prompt
+  int64_t done, total;   // tokens of the prompt
 };
 // A token was drawn. The event comes before the token is evaluated, so that text goes out at once.
 struct TextDelta {
@@ -57,7 +66,8 @@ struct Appended {
   int64_t length;  // tokens in the session
 };
 // kStop: an end-of-generation token or a stop text; kLength: max_tokens; kContext: the context is
-// full; kCancelled: a callback returned false, or Scheduler::cancel().
+// full; kCancelled: a callback returned false, or Scheduler::cancel(). A sequence without an answer
+// (SequenceRequest::generate not set) ends with kStop.
 enum class FinishReason : uint8_t { kStop, kLength, kContext, kCancelled };
 struct Cost {
   int64_t prompt_tokens = 0, generated_tokens = 0;
@@ -79,15 +89,17 @@ struct Failed {
   Cost cost;
 };
 using Event = std::variant<Started, PromptProgress, TextDelta, Appended, Finished, Failed>;
-// Return false to stop: Finished{kCancelled} follows. Callbacks may read and fork the session, but
-// must not change it, and must not throw.
+// Return false to stop: Finished{kCancelled} follows (after Finished or Failed the value is
+// ignored). Callbacks may read and fork the session, but must not change it, and must not throw.
 using EventFn = std::function<bool(const Event&)>;
 
 // Appends the prompt and generates until an end-of-generation token, a stop text, max_tokens or a
 // full context. The session then holds the prompt and every token of a TextDelta. The
-// end-of-generation token is not appended. An empty prompt continues from the session's logits.
-// Errors: those of Session::append, Sampler::make, Sampler::pick and the mask. If an error comes
-// before the answer, nothing was appended; later, the tokens so far stay in the session.
+// end-of-generation token is not appended. An empty prompt continues from the session's logits; if
+// there are none, that is kInvalidArgument. on_event may be empty. Errors: those of
+// Scheduler::make, Session::append, Sampler::make, TextStream::make, Sampler::pick and the mask. If
+// an error comes before the answer, nothing was appended; later, the tokens so far stay in the
+// session.
 Result<Finished> generate(Session& session, std::span<const Token> prompt,
                           const GenerateOptions& options, const EventFn& on_event);
 

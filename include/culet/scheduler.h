@@ -8,8 +8,9 @@
 // Sequences join and leave at any time. A sequence's logits do not depend on the other sequences,
 // bit for bit. Use one scheduler per model, and wait() when there is nothing to do.
 //
-// Threads: one thread at a time calls step() and wait(). step() calls all callbacks on that thread.
-// Any thread may call submit(), cancel() and size(), also from callbacks. Callbacks must not throw.
+// Threads: one thread at a time calls step() and wait(). step() calls all callbacks, masks
+// included, on that thread. Any thread may call submit(), cancel() and size(), also from callbacks.
+// Callbacks must not throw.
 #pragma once
 
 #include "culet/generate.h"
@@ -31,14 +32,20 @@ struct SchedulerOptions {
   int32_t max_step_tokens = 0;
 };
 
-// What to do with a session: append `tokens`, and then generate an answer if `generate` is set.
+// What to do with a session: append `tokens`, and then generate an answer if `generate` is set. The
+// events and what the session holds afterwards are as in generate().
+//
+// The scheduler does not look for common prefixes. To reuse one: rewind() the session, or a fork of
+// a checkpoint, to the longest prefix that it shares with the prompt, and submit the rest. Keep at
+// least one token for `tokens`, because after a rewind there are no logits to continue from.
 struct SequenceRequest {
-  // In use by the scheduler until the last event of the sequence (Finished or Failed). It must live
-  // at least as long. Callbacks may read and fork it; nobody may change it.
+  // In use by the scheduler until the last event of the sequence (Finished or Failed), and must
+  // live until then. Callbacks may read and fork it; nobody may change it. The callback of the last
+  // event may already submit it again.
   Session* session = nullptr;
-  std::vector<Token> tokens{};
+  std::vector<Token> tokens{};  // may be empty if the session has logits
   std::optional<GenerateOptions> generate{};
-  EventFn on_event{};
+  EventFn on_event{};  // may be empty
   // As in AppendItem, for `tokens` only (not for the answer).
   bool logits = true;
   LogitsFn on_logits{}, on_hidden{};
@@ -62,9 +69,9 @@ class Scheduler final {
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Adds a sequence; it takes part from the next step() on. Errors: kInvalidArgument (a session of
-  // another model or one that is in use here, a token outside the vocabulary, an option out of
-  // range), kExhausted (more tokens than the session's context holds), kUnsupported (on_hidden, as
-  // AppendItem).
+  // another model or one that is in use here, a token outside the vocabulary, nothing to continue,
+  // an option out of range), kExhausted (more tokens than the session's context holds),
+  // kUnsupported (on_hidden, as AppendItem).
   Result<SequenceId> submit(SequenceRequest request);
   // Ends a sequence with Finished{kCancelled}. While its prompt is read: before the next forward
   // pass; the session is as before submit(). While it generates: after the token of the last
@@ -75,7 +82,8 @@ class Scheduler final {
 
   // Runs one forward pass. It takes one token of every generating sequence first, and then pieces
   // of prompts in equal shares. Sequences that do not fit are first in the next pass. A sequence
-  // that fails ends with Failed; the others continue. Returns at once if there are no sequences.
+  // that fails ends with Failed; the others continue. If there are no sequences, it returns at once
+  // with StepReport::sequences 0; then call wait().
   StepReport step();
   // Blocks until there is a sequence, for at most `timeout`. False: there is none.
   bool wait(std::chrono::milliseconds timeout);

@@ -108,10 +108,10 @@ class Session final {
 
   // Appends tokens and evaluates them, in as many forward passes as needed. On an error, nothing is
   // appended. Progress: stage "prompt", in tokens, after each forward pass; if it stops the work,
-  // nothing is appended. Callbacks may read and fork this session, but must not change it. Errors
-  // before any work: kExhausted (more tokens than the context or the memory holds),
-  // kInvalidArgument (a token outside the vocabulary). Later: kExhausted (memory), kNumeric (a
-  // logit is NaN or +infinity), kCancelled.
+  // nothing is appended. Callbacks are called on the calling thread. They may read and fork this
+  // session, but must not change it. Errors before any work: kExhausted (more tokens than the
+  // context or the memory holds), kInvalidArgument (a token outside the vocabulary). Later:
+  // kExhausted (memory), kNumeric (a logit is NaN or +infinity), kCancelled.
   Result<void> append(std::span<const Token> tokens, const ProgressFn& progress = {});
   // The same, and calls on_logits for every new token, in order.
   Result<void> append_each(std::span<const Token> tokens, const LogitsFn& on_logits,
@@ -132,8 +132,9 @@ class Session final {
   // so do lengths within the sinks if all layers keep them; these do not count here.
   int64_t rewind_limit() const;
 
-  // A new session with the same contents. The two share all blocks; a block is copied when one of
-  // them writes to it. A fork that is kept is a checkpoint: assign() returns to it.
+  // A new session with the same tokens, logits and options. The two share all blocks; a block is
+  // copied when one of them writes to it. A fork that is kept is a checkpoint: assign() returns to
+  // it.
   std::unique_ptr<Session> fork() const;
   // What a checkpoint taken now will cost, in bytes: the SessionMemory::own of a fork after this
   // session has appended very many more tokens. These are blocks that have left the windows, the

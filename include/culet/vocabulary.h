@@ -50,9 +50,10 @@ class Vocabulary final {
 
   // add_special: adds the tokens that the file wants at the start and the end of a text (BOS, EOS).
   // parse_special: text that spells a control token becomes that token. Otherwise it stays text,
-  // which is right for everything that a user typed. Errors: kUnsupported (an unknown
-  // pre-tokenizer, or bytes that the vocabulary has no token for), kInvalidArgument (the text is
-  // too long), kExhausted (memory, or the limits of the pre-tokenizer).
+  // which is right for everything that a user typed. A whole text: tokenize(text, true, false).
+  // Errors: kUnsupported (an unknown pre-tokenizer, or bytes that the vocabulary has no token for),
+  // kInvalidArgument (the text is too long), kExhausted (memory, or the limits of the
+  // pre-tokenizer).
   Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
                                       bool parse_special) const;
   // The same for a text that arrives in parts, with parse_special false. Only the first part gets
