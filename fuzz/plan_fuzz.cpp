@@ -127,14 +127,14 @@ void check_arena(const Plan& plan) {
     const Op& op = plan.ops[k];
     for (const plan::ValueId id : op.out) {
       const Value& v = plan.values.at(static_cast<size_t>(id));
-      const bool wanted = v.rows == plan::RowSet::kWanted;
-      take(&taken[wanted], wanted ? plan.arena_row_bytes_wanted : plan.arena_row_bytes_all, v);
+      const bool wanted = v.rows == plan::TokenSet::kOutputs;
+      take(&taken[wanted], wanted ? plan.arena_output_bytes : plan.arena_token_bytes, v);
     }
     for (const std::vector<plan::ValueId>* ids : {&op.out, &op.in}) {
       for (const plan::ValueId id : *ids) {
         const Value& v = plan.values.at(static_cast<size_t>(id));
         if (last[static_cast<size_t>(id)] == k) {
-          taken[v.rows == plan::RowSet::kWanted].erase(v.offset);
+          taken[v.rows == plan::TokenSet::kOutputs].erase(v.offset);
         }
       }
     }

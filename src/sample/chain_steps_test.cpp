@@ -195,8 +195,8 @@ int32_t draw(const std::vector<Item>& items, double u) {
   return items.back().id;
 }
 
-// Probabilities this small may be 0 in float32; they are left out on both sides.
-constexpr double kTiny = 1e-20;
+// exp is 0 below 2^-60 (docs/decisions/0011): smaller probabilities are left out on both sides.
+constexpr double kTiny = 2e-18;
 
 // Draws many times over many rows; float32 weights may move a border now and then. Where no border
 // moved, every probability must agree.

@@ -25,7 +25,7 @@
 
 namespace culet::backend {
 
-constexpr int kRowSets = 2;  // plan::TokenSet as an index
+constexpr int kTokenSets = 2;  // plan::TokenSet as an index
 
 // Where a value lies. With R rows of its set in this step, value v of set s starts at
 // arena[s] + offset * R; its rows follow each other without gaps: [R, width] floats.
@@ -85,12 +85,12 @@ struct Step {
   const kernels::Kernels* k;
   base::ThreadPool* pool;
   std::span<const SequenceChunk> batch;
-  int64_t rows[kRowSets];  // rows of each set
-  uint8_t* arena[kRowSets];
+  int64_t rows[kTokenSets];  // rows of each set
+  uint8_t* arena[kTokenSets];
   const int32_t* tokens;                    // [rows of kAll]
-  const int64_t* positions[kRowSets];       // [rows]
-  const int32_t* source[kRowSets];          // [rows] the row's index among all rows
-  const SequenceRows* sequences[kRowSets];  // [batch]
+  const int64_t* positions[kTokenSets];       // [rows]
+  const int32_t* source[kTokenSets];          // [rows] the row's index among all rows
+  const SequenceRows* sequences[kTokenSets];  // [batch]
   const float* const* rope_tables;          // by Plan::ropes: [rows of kAll, dims]
   const float* const* sink_tables;          // the same at the sink position; rows of streams only
   const int32_t* rope_dims;

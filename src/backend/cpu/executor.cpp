@@ -23,12 +23,12 @@ constexpr int64_t kMostBytes = int64_t{1} << 42;  // address space of a workspac
 constexpr int64_t kLookedUpRows = 64;  // rows, before the pages of their embeddings are given back
 
 struct Workspace {
-  Region arena[kRowSets], scratch, shared, tables, own_keys;
+  Region arena[kTokenSets], scratch, shared, tables, own_keys;
   std::vector<int32_t> tokens;
-  std::vector<int64_t> positions[kRowSets], sink_positions;  // sinks: of all rows
+  std::vector<int64_t> positions[kTokenSets], sink_positions;  // sinks: of all rows
   std::vector<int64_t> reach;
-  std::vector<int32_t> source[kRowSets];
-  std::vector<SequenceRows> sequences[kRowSets];
+  std::vector<int32_t> source[kTokenSets];
+  std::vector<SequenceRows> sequences[kTokenSets];
   std::vector<const float*> rope_tables, sink_tables;
   std::vector<kernels::KvEntry> entries;
   std::vector<AttendSegment> attend_segments;
@@ -39,7 +39,7 @@ void WorkspaceDeleter::operator()(Workspace* workspace) const { delete workspace
 
 // The parts of a workspace, in bytes: what memory() promises is what make_workspace() takes.
 struct WorkspaceSizes {
-  int64_t arena[kRowSets] = {};
+  int64_t arena[kTokenSets] = {};
   int64_t tables = 0;          // of own and sink positions
   int64_t worker_scratch = 0;  // of one worker
   int64_t scratch = 0;         // of all
@@ -160,7 +160,7 @@ WorkspacePtr Executor::make_workspace() const {
     done = done && allocate(&w->own_keys, sizes.own_keys);
     w->reach.resize(static_cast<size_t>(impl.limits.tokens));
   }
-  for (int set = 0; set < kRowSets; ++set) {
+  for (int set = 0; set < kTokenSets; ++set) {
     const auto rows = static_cast<size_t>(set == kAll ? impl.limits.tokens : impl.limits.outputs);
     done = done && allocate(&w->arena[set], sizes.arena[set]);
     w->positions[set].reserve(rows);
@@ -226,7 +226,7 @@ Result<void> Executor::Impl::reserve(std::span<const SequenceChunk> batch) const
 void Executor::Impl::lay_out(std::span<const SequenceChunk> batch, Workspace* w) const {
   w->tokens.clear();
   w->sink_positions.clear();
-  for (int set = 0; set < kRowSets; ++set) {
+  for (int set = 0; set < kTokenSets; ++set) {
     w->positions[set].clear();
     w->source[set].clear();
     w->sequences[set].clear();
@@ -257,7 +257,7 @@ Step Executor::Impl::step(std::span<const SequenceChunk> batch, Workspace* w) co
   s.k = kernels;
   s.pool = pool;
   s.batch = batch;
-  for (int set = 0; set < kRowSets; ++set) {
+  for (int set = 0; set < kTokenSets; ++set) {
     s.rows[set] = static_cast<int64_t>(w->positions[set].size());
     s.arena[set] = w->arena[set].data();
     s.positions[set] = w->positions[set].data();
