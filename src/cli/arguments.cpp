@@ -444,7 +444,7 @@ void declare_run(CLI::App* command, RunArguments* run) {
              "Context in tokens (default: 4096, or the model's context length if less)");
   add_snapshots(command, &run->memory);
   command
-      ->add_flag("--pin-prompt", run->memory.pin_prompt,
+      ->add_flag("--keep-prompt", run->memory.keep_prompt,
                  "With --stream: the whole prompt is never evicted")
       ->needs("--stream")
       ->excludes("--resume");
