@@ -20,7 +20,7 @@ void* operator new(size_t bytes) {
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {  // std::stable_sort's
   allocations.fetch_add(1, std::memory_order_relaxed);
   return std::malloc(bytes);
 }
