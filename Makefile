@@ -24,7 +24,7 @@ help:
 	@echo 'make format   format the sources in place'
 	@echo 'make asan     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (make tsan: threads)'
 	@echo 'make fuzz     build the libFuzzer programs'
-	@echo 'make soak     PROGRAMS (10000) random programs over sessions, against the same tokens computed cold'
+	@echo 'make soak     PROGRAMS (10000) random programs over sessions, against the same tokens in fresh sessions'
 	@echo 'make coverage which lines of src/ the unit tests and fuzz corpora run'
 	@echo 'make clean    remove build/'
 

@@ -17,6 +17,10 @@ void* operator new(size_t bytes) {
   if (void* memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes);
+}
 void* operator new(size_t bytes, std::align_val_t align, const std::nothrow_t&) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
   const auto a = static_cast<size_t>(align);
@@ -30,6 +34,7 @@ void* operator new(size_t bytes, std::align_val_t align) {
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // g++ with sanitizers: they do match
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 #pragma GCC diagnostic pop

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Streams and snapshots from outside: cli_stream_test.py CULET [unittest options].
 
---stream, --sinks, --window, --pin-prompt, --save and --resume of score, run and show. What two
+--stream, --sinks, --window, --keep-prompt, --save and --resume of score, run and show. What two
 processes do one after the other has to be what one does: the numbers are compared as they are printed.
 """
 import fcntl
@@ -346,9 +346,9 @@ class Snapshots(StreamCase):
                 self.assert_error(culet(command, GEMMA, *option), 2, option[0], "--stream")
             for bad in (["--sinks", "-1"], ["--window", "0"], ["--window", "many"]):
                 self.assert_error(culet(command, GEMMA, "--stream", *bad), 2, bad[0])
-        self.assert_error(culet("run", GEMMA, "x", "--pin-prompt"), 2, "--stream")
-        self.assert_error(culet("run", GEMMA, "x", "--stream", "--pin-prompt", "--resume", "f"), 2,
-                          "--pin-prompt")
+        self.assert_error(culet("run", GEMMA, "x", "--keep-prompt"), 2, "--stream")
+        self.assert_error(culet("run", GEMMA, "x", "--stream", "--keep-prompt", "--resume", "f"), 2,
+                          "--keep-prompt")
 
     def test_what_cannot_stream_is_refused(self):
         for command in (["score", PHI3, "--ids"], ["run", PHI3, "x"], ["show", PHI3]):
@@ -442,13 +442,13 @@ class Run(StreamCase):
         sinks = len(self.ids(prompt))
         greedy = (prompt, "--raw", "--temp", "0", "--logit-bias", "1=-inf", "--stream", "--ctx", "60",
                   "-n", "150")
-        here = self.answer(*greedy, "--pin-prompt")
+        here = self.answer(*greedy, "--keep-prompt")
         self.assertEqual(here, self.answer(*greedy, "--sinks", str(sinks)))
         self.assertNotEqual(here[2], self.answer(*greedy)[2])
-        self.assertEqual(self.answer(*greedy, "--pin-prompt", "--sinks", "40"),
+        self.assertEqual(self.answer(*greedy, "--keep-prompt", "--sinks", "40"),
                          self.answer(*greedy, "--sinks", "40"))
-        no_room = culet("run", GEMMA, prompt, "--raw", "--stream", "--pin-prompt", "--ctx", str(sinks))
-        self.assert_error(no_room, 1, "--pin-prompt", str(sinks))
+        no_room = culet("run", GEMMA, prompt, "--raw", "--stream", "--keep-prompt", "--ctx", str(sinks))
+        self.assert_error(no_room, 1, "--keep-prompt", str(sinks))
 
 
 class Show(StreamCase):

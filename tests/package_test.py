@@ -80,6 +80,20 @@ class Install(Case):
         self.assertEqual(asked.returncode, 1)
         self.assertIn(b"chat template", asked.stderr)
 
+    # Three sequences with a mask, a fork at a token, a checkpoint, a snapshot in memory and a call of
+    # a tool; the example itself fails when one of them is not as promised.
+    def test_a_program_serves_many_sequences(self):
+        build = self.at / "sequences"
+        self.run_ok("cmake", "-S", ROOT / "examples/sequences", "-B", build, "-G", "Ninja",
+                    f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.run_ok("cmake", "--build", build)
+        said = self.run_ok(build / "sequences", GEMMA, ROOT / "models/templates/gemma4.jinja")
+        for line in ("The year was", "another end", "checkpoint", "tokens reused", "snapshot",
+                     "a prompt of", "memory"):
+            self.assertIn(line, said)
+        mistaken = subprocess.run([build / "sequences", ROOT / "README.md"], capture_output=True, timeout=60)
+        self.assertEqual(mistaken.returncode, 1)
+
     # As on a machine that has neither libcurl nor zlib for developers.
     WITHOUT = ("-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON", "-DCMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON")
 

@@ -100,7 +100,7 @@ culet::Result<void> three_sequences(const std::shared_ptr<const culet::Model>& m
 culet::Result<void> checkpoints(const std::shared_ptr<const culet::Model>& model) {
   CULET_TRY(const auto session, culet::Session::make(model, {.context = 512}));
   std::string beginning;
-  for (int i = 0; i < 20; ++i) beginning += "The facet shone in the light of the evening. ";
+  for (int i = 0; i < 10; ++i) beginning += "The facet shone in the light of the evening. ";
   CULET_TRY(const Prompt shared, prompt_of(*model, beginning));
   CULET_TRY_VOID(session->append(shared));
   const auto checkpoint = session->fork();

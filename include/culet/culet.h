@@ -4,8 +4,8 @@
 //   auto session = culet::Session::make(*model, {});
 //   const culet::Message messages[] = {{"user", "Hello"}};
 //   auto prompt = culet::render_chat(**model, messages, {});
-//   culet::generate(**session, prompt->tokens, {}, [](const culet::Event& e) { ...; return true;
-//   });
+//   culet::generate(**session, prompt->tokens, {},
+//                   [](const culet::Event& event) { ...; return true; });
 //
 // Calls that can fail return Result<T>: a value, or an Error with a sentence (culet/result.h).
 // Nothing throws, and there is no global state. examples/ has whole programs with their

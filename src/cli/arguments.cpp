@@ -41,8 +41,8 @@ std::optional<T> parse_number(std::string_view text) {
 }
 
 constexpr std::string_view kAbout =
-    "Runs open language models on this machine's processor.\n"
-    "MODEL is the path of a GGUF file, or a name: culet list shows those on this machine.";
+    "Runs open language models on the CPU.\nMODEL is the path of a GGUF file, or a name. culet "
+    "list shows the names on this machine.";
 
 Help main_help() {
   return {
@@ -52,7 +52,7 @@ Help main_help() {
              "instruction set to use instead of the best one (culet show lists it)"},
             {"CULET_THREADS=N", "threads when --threads is not given"},
             {"CULET_FUSE=off", "run the plan without fused operations (same bits, slower)"},
-            {"CULET_ARCH_DIR=DIR", "what --arch-dir says"},
+            {"CULET_ARCH_DIR=DIR", "folder of .arch files, as --arch-dir"},
             {"CULET_CACHE=DIR", "where culet pull puts models (default ~/.cache/culet/models)"}}},
        examples({"culet pull smollm2", "culet run smollm2 \"Why is the sky blue?\"",
                  "culet show model.gguf", "culet COMMAND --help"}),
@@ -62,10 +62,9 @@ Help main_help() {
 
 Help run_help() {
   return {
-      {HelpText{"The same command gives the same text: the seed is 0 unless you say otherwise. "
-                "Defaults of\n"
-                "sampling are those that the model file names, if it names any (culet show).\n"
-                "Ctrl-C stops the answer and keeps what is there."},
+      {HelpText{"The same command gives the same text, because the seed is 0 unless you set it. If "
+                "the model file\nnames sampling settings (culet show), these are the defaults. "
+                "Ctrl-C stops the answer and keeps\nwhat is there."},
        examples(
            {"culet run model.gguf \"Name three rivers.\"",
             "culet run model.gguf --system \"Answer in one word.\" \"Capital of France?\" --temp 0",
@@ -85,15 +84,12 @@ Help tokenize_help() {
 
 Help score_help() {
   return {
-      {HelpText{"Prints a JSON line a token: {pos, id, text, nll, entropy, top}. nll, entropy and "
-                "top describe the\n"
-                "distribution that predicted this token (null for the first); nats, from raw "
-                "logits. The last line\n"
-                "is {tokens, mean_nll, perplexity, next}; next is the distribution after the last "
-                "token. With\n"
-                "--stream the text may have any length, or never end: it is read and scored as it "
-                "comes, and\n"
-                "the last line says how many tokens are evicted."},
+      {HelpText{"Prints a JSON line per token: {pos, id, text, nll, entropy, top}. nll is its "
+                "surprisal. nll, entropy\nand top describe the distribution that predicted this "
+                "token (null for the first), in nats, from raw\nlogits. The last line is {tokens, "
+                "mean_nll, perplexity, next}; next is the distribution after the\nlast token. With "
+                "--stream the text may have any length, or never end. It is scored as it "
+                "arrives,\nand the last line also says how many tokens were evicted."},
        examples({"culet score model.gguf book.txt | tail -1",
                  "tail -f log.txt | culet score model.gguf --stream --top 0",
                  "culet score model.gguf --stream part1.txt --save day1 && culet score model.gguf "
@@ -103,12 +99,10 @@ Help score_help() {
 }
 
 Help embed_help() {
-  return {{HelpText{"Prints a JSON line a text: its vector as an array of numbers, or with --json "
-                    "an object\n"
-                    "{index, text, tokens, vector}. MODEL is an encoder with a pooling (culet show "
-                    "says so); a text\n"
-                    "is never cut: one that is longer than the model reads, or empty, is an error "
-                    "before any work."},
+  return {{HelpText{"Prints a JSON line per text: its vector as an array of numbers, or with "
+                    "--json an object\n{index, text, tokens, vector}. MODEL must be an encoder "
+                    "with a pooling (culet show says so). Texts\nare never cut: a text that is "
+                    "empty or too long for the model is an error before any work."},
            examples({"culet embed model.gguf \"The first text\" \"The second one\"",
                      "culet embed model.gguf --file texts.txt --normalize > vectors.jsonl",
                      "culet embed model.gguf --json < texts.txt | jq '.vector | length'"})}};
@@ -119,24 +113,24 @@ Help show_help() {
 }
 
 Help list_help() {
-  return {{HelpText{"Shows the Ollama store, the Hugging Face cache and culet's own cache folder, "
-                    "and what the\n"
-                    "catalogue has besides."},
+  return {{HelpText{"Shows the models in the Ollama store, the Hugging Face cache and culet's own "
+                    "cache folder, and the\nmodels of the catalogue that are not on this machine."},
            examples({"culet list", "culet list --json | jq -r '.models[].name'"})}};
 }
 
 Help remove_help() {
-  return {
-      {HelpText{"Models in the Ollama store and the Hugging Face cache are not culet's, and stay."},
-       examples({"culet rm smollm2", "culet rm hf:Qwen/Qwen3-0.6B-GGUF:Q8_0"})}};
+  return {{HelpText{"Models in the Ollama store and the Hugging Face cache belong to other "
+                    "programs. They stay."},
+           examples({"culet rm smollm2", "culet rm hf:Qwen/Qwen3-0.6B-GGUF:Q8_0"})}};
 }
 
 Help completion_help() {
-  return {{HelpText{"Prints a script that completes commands, options and names of models. "
-                    "Packages bring it along;\n"
-                    "without one, put the line for your shell into its start-up file."},
-           examples({"source <(culet completion bash)", "source <(culet completion zsh)",
-                     "culet completion fish | source"})}};
+  return {
+      {HelpText{
+           "Prints a script that completes commands, options and names of models. Packages install "
+           "it. Without\na package, put the line for your shell into its start-up file."},
+       examples({"source <(culet completion bash)", "source <(culet completion zsh)",
+                 "culet completion fish | source"})}};
 }
 
 Help pull_help() {
@@ -181,21 +175,22 @@ void add_model(CLI::App* command, ModelArguments* model) {
 }
 
 void add_precise(CLI::App* command, ModelArguments* model) {
-  command->add_flag("--precise", model->options.precise,
-                    "Compute with 32-bit activations instead of 8-bit ones: slower, closer");
+  command->add_flag(
+      "--precise", model->options.precise,
+      "Use float32 activations instead of int8: slower, closer to the published model");
 }
 
 void add_target(CLI::App* command, ModelArguments* model) {
   command
       ->add_option("--target", model->target,
-                   "Of a drafter: the model that it was made for, a path or a name")
+                   "For a draft model: the model that it was trained for, a path or a name")
       ->type_name("MODEL");
 }
 
 void add_threads(CLI::App* command, ModelArguments* model, const std::string& group) {
   command
       ->add_option("--threads", model->options.threads,
-                   "Threads to compute with (default: one a physical core)")
+                   "Threads to compute with (default: one per physical core)")
       ->check(number_in(1, kMaxThreads, "a number of threads from 1 to 1024"))
       ->group(group);
 }
@@ -205,8 +200,8 @@ void add_running(CLI::App* command, ModelArguments* model, const std::string& gr
   command
       ->add_flag_callback(
           "--no-repack", [model] { model->options.repack = false; },
-          "Read weights where the file is mapped, shared with other processes, instead "
-          "of making a faster copy: slower, same results")
+          "Compute from the mapped file, whose pages processes share, instead of a repacked copy: "
+          "slower, same results")
       ->group(group);
 }
 
@@ -227,14 +222,14 @@ void add_kv(CLI::App* command, KvTypes* kv) {
   command
       ->add_option_function<std::string>(
           "--kv", [kv](const std::string& name) { *kv = kv_types(name).value_or(*kv); },
-          "Type of the key and value cache, or KEYS,VALUES; f16-full: f32 in layers that have a "
-          "window (default f16)")
+          "Type of the key and value cache, or KEYS,VALUES; f16-full: f32 in layers with a window, "
+          "f16 in others (default f16)")
       ->check(CLI::Validator(
           [](std::string& name) {
             return kv_types(name) ? std::string()
                                   : "\"" + name +
-                                        "\" is no cache type; use f32, f16, bf16 or q8_0, two of "
-                                        "these as KEYS,VALUES, or f16-full";
+                                        "\" is not a cache type; use f32, f16, bf16 or q8_0, two "
+                                        "of these as KEYS,VALUES, or f16-full";
           },
           "", ""))
       ->type_name(kKvNames);
@@ -245,18 +240,19 @@ void add_memory(CLI::App* command, MemoryArguments* memory, const std::string& c
   command->add_option("--ctx", memory->context, context)
       ->check(number_in(1, 1e15, "a number of tokens"));
   add_kv(command, &memory->kv);
-  CLI::Option* stream = command->add_flag(
-      "--stream", memory->stream,
-      "Memory without an end: layers that see everything keep the first tokens and the last ones; "
-      "--ctx is both together");
+  CLI::Option* stream =
+      command->add_flag("--stream", memory->stream,
+                        "A session without an end: layers with full attention keep the first "
+                        "tokens (sinks) and the last ones (window); --ctx is the sum of both");
   command
       ->add_option("--sinks", memory->sinks,
-                   "With --stream: first tokens that stay for ever (default 4)")
+                   "With --stream: number of first tokens that are never evicted (default 4)")
       ->needs(stream)
       ->check(number_in(0, 1e9, "a number of tokens"));
   command
-      ->add_option("--window", memory->window,
-                   "With --stream: last tokens that stay (default: --ctx less --sinks)")
+      ->add_option(
+          "--window", memory->window,
+          "With --stream: number of last tokens that are kept (default: --ctx minus --sinks)")
       ->needs(stream)
       ->check(number_in(1, 1e9, "a number of tokens"));
 }
@@ -264,11 +260,11 @@ void add_memory(CLI::App* command, MemoryArguments* memory, const std::string& c
 void add_snapshots(CLI::App* command, MemoryArguments* memory) {
   command
       ->add_option("--save", memory->save,
-                   "Write the session to FILE in the end, to go on from another day")
+                   "Write the session to FILE at the end; --resume continues it")
       ->type_name("FILE");
   command
       ->add_option("--resume", memory->resume,
-                   "Go on from the session in FILE (same model and options)")
+                   "Continue the session in FILE (with the same model and options)")
       ->type_name("FILE");
 }
 
@@ -311,9 +307,9 @@ constexpr const char* kLastTokens = "a number of tokens, or -1 (all)";
 constexpr SamplerFlag kSamplerFlags[] = {
     {"--repeat-penalty", "X", "Divide the logits of recent tokens by this; 1: off (default 1)",
      &SamplerOptions::repeat_penalty, 0.01, 100, "a number from 0.01 to 100"},
-    {"--presence-penalty", "X", "Take this from the logits of recent tokens (default 0)",
+    {"--presence-penalty", "X", "Subtract this from the logits of recent tokens (default 0)",
      &SamplerOptions::presence_penalty, -100, 100, "a number from -100 to 100"},
-    {"--frequency-penalty", "X", "The same for each time the token is there (default 0)",
+    {"--frequency-penalty", "X", "The same, for each time that the token occurs (default 0)",
      &SamplerOptions::frequency_penalty, -100, 100, "a number from -100 to 100"},
     {"--repeat-last-n", "N", "Recent tokens that these penalties look at; -1: all (default 64)",
      &SamplerOptions::repeat_last_n, -1, kMostInt, kLastTokens},
@@ -337,9 +333,10 @@ constexpr SamplerFlag kSamplerFlags[] = {
     {"--min-p", "P",
      "Choose among those at least P times as likely as the likeliest; 0: all (default 0.05)",
      &SamplerOptions::min_p, 0, 1, "a number from 0 to 1"},
-    {"--xtc-probability", "P", "XTC: how often the likeliest are left out (default 0: never)",
+    {"--xtc-probability", "P", "XTC: how often the likeliest tokens are removed (default 0: never)",
      &SamplerOptions::xtc_probability, 0, 1, "a probability from 0 to 1"},
-    {"--xtc-threshold", "P", "XTC: of tokens at least this likely all but one go (default 0.1)",
+    {"--xtc-threshold", "P",
+     "XTC: removes all tokens of at least this probability except one (default 0.1)",
      &SamplerOptions::xtc_threshold, 0, 1, "a probability from 0 to 1"},
     {"--temp", "X", "Temperature; 0: always the likeliest token (default 0.8)",
      &SamplerOptions::temperature, 0, 1e6, "a temperature of 0 or more"},
@@ -347,12 +344,12 @@ constexpr SamplerFlag kSamplerFlags[] = {
      &SamplerOptions::dynatemp_range, 0, 1e6, "a number of 0 or more"},
     {"--dynatemp-exp", "X", "Exponent of the varying temperature (default 1)",
      &SamplerOptions::dynatemp_exponent, 0, 100, "a number from 0 to 100"},
-    {"--mirostat", "N", "Mirostat 1 or 2 in place of the steps that narrow; 0: off (default 0)",
+    {"--mirostat", "N", "Mirostat 1 or 2, instead of top-k, top-p and the like; 0: off (default 0)",
      &SamplerOptions::mirostat, 0, 2, "0, 1 or 2"},
-    {"--mirostat-ent", "X", "Mirostat: the surprise to aim at, in bits (default 5)",
+    {"--mirostat-ent", "X", "Mirostat: target surprisal in bits (default 5)",
      &SamplerOptions::mirostat_tau, 0, 100, "a number from 0 to 100"},
-    {"--mirostat-lr", "X", "Mirostat: how fast it is approached (default 0.1)",
-     &SamplerOptions::mirostat_eta, 0, 10, "a number from 0 to 10"},
+    {"--mirostat-lr", "X", "Mirostat: learning rate (default 0.1)", &SamplerOptions::mirostat_eta,
+     0, 10, "a number from 0 to 10"},
 };
 
 void add_sampler_flag(CLI::App* command, const SamplerFlag& flag, SamplingArguments* sampling) {
@@ -388,8 +385,8 @@ void add_sampling(CLI::App* command, SamplingArguments* sampling) {
               std::erase(options->dry_sequence_breakers, "none");
             });
           },
-          "DRY: a text that no repetition reaches over, in place of the defaults; may be given "
-          "several times; none: no text")
+          "DRY: a text that ends a repetition, instead of the defaults; may be given several "
+          "times; none: no text")
       ->type_name("TEXT")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -425,7 +422,7 @@ void declare_run(CLI::App* command, RunArguments* run) {
   add_model_to_run(command, &run->model);
   command->add_option("PROMPT", run->prompt,
                       "What to answer; \"-\", or no PROMPT and a pipe: standard input");
-  command->add_option("--system", run->system, "System message in front of the prompt")
+  command->add_option("--system", run->system, "System message before the prompt")
       ->type_name("TEXT");
   command->add_flag("--raw", run->raw, "Continue PROMPT as text, without the chat template");
   command
@@ -444,11 +441,11 @@ void declare_run(CLI::App* command, RunArguments* run) {
       ->capture_default_str()
       ->check(number_in(-1, 1e15, "a number of tokens, or -1"));
   add_memory(command, &run->memory,
-             "Tokens of context (default: 4096, or what the model has if less)");
+             "Context in tokens (default: 4096, or the model's context length if less)");
   add_snapshots(command, &run->memory);
   command
-      ->add_flag("--pin-prompt", run->memory.pin_prompt,
-                 "With --stream: the whole prompt stays for ever")
+      ->add_flag("--keep-prompt", run->memory.keep_prompt,
+                 "With --stream: the whole prompt is never evicted")
       ->needs("--stream")
       ->excludes("--resume");
   add_sampling(command, &run->sampling);
@@ -463,14 +460,14 @@ void declare_run(CLI::App* command, RunArguments* run) {
                    "With --jsonl: log-probabilities of each token and of the N likeliest")
       ->type_name("N")
       ->check(number_in(0, 1000, "a number of tokens from 0 to 1000"));
-  command->add_flag("--jsonl", run->jsonl, "Print events as JSON, one a line");
+  command->add_flag("--jsonl", run->jsonl, "Print events as JSON, one per line");
   command->add_flag("-q,--quiet", run->quiet, "No progress and no timing on standard error");
 }
 
 void add_no_bos(CLI::App* command, bool* add_special) {
   command->add_flag_callback(
       "--no-bos", [add_special] { *add_special = false; },
-      "Without the beginning and end tokens that the model asks for");
+      "Without the begin and end tokens that the model asks for (BOS, EOS)");
 }
 
 void declare_tokenize(CLI::App* command, TokenizeArguments* tokenize) {
@@ -491,20 +488,20 @@ void declare_score(CLI::App* command, ScoreArguments* score) {
       ->capture_default_str()
       ->check(number_in(0, std::numeric_limits<int32_t>::max(), "a number of tokens"));
   add_memory(command, &score->memory,
-             "Tokens of context (default: those of the text; with --stream 4096, or what the model "
-             "has if less)");
+             "Context in tokens (default: those of the text; with --stream 4096, or the model's "
+             "context length if less)");
   add_snapshots(command, &score->memory);
 }
 
 void declare_embed(CLI::App* command, EmbedArguments* embed) {
   add_model_to_run(command, &embed->model);
   CLI::Option* texts = command->add_option(
-      "TEXT", embed->texts, "The texts; \"-\" or nothing: standard input, a text a line");
-  command->add_option("--file", embed->file, "File with a text in each line, instead of TEXT")
+      "TEXT", embed->texts, "The texts; \"-\" or nothing: standard input, one text per line");
+  command->add_option("--file", embed->file, "File with one text per line, instead of TEXT")
       ->type_name("FILE")
       ->excludes(texts);
-  command->add_flag("--json", embed->json, "Print an object a text instead of the vector alone");
-  command->add_flag("--normalize", embed->normalize, "Make every vector 1 long (L2)");
+  command->add_flag("--json", embed->json, "Print an object per text instead of the vector alone");
+  command->add_flag("--normalize", embed->normalize, "Divide every vector by its length (L2 norm)");
 }
 
 void declare_show(CLI::App* command, ShowArguments* show) {
@@ -512,9 +509,10 @@ void declare_show(CLI::App* command, ShowArguments* show) {
   add_target(command, &show->model);
   command->add_flag("--json", show->json, "Print JSON");
   command->add_flag("--sha256", show->sha256,
-                    "Compute the sha256 where it is not known: reads the whole file");
+                    "Compute the sha256 if it is not known; this reads the whole file");
   add_memory(command, &show->memory,
-             "Tell the memory for this many tokens (default: 4096, or what the model has if less)");
+             "Show the memory for a context of this many tokens (default: 4096, or the model's "
+             "context length if less)");
 }
 
 void declare_list(CLI::App* command, ListArguments* list) {
@@ -528,8 +526,9 @@ void declare_remove(CLI::App* command, RemoveArguments* remove) {
 
 void declare_pull(CLI::App* command, PullArguments* pull) {
   command
-      ->add_option("NAME", pull->names,
-                   "hf:org/repo[@revision][:quant], ollama:name[:tag], or a name of the catalogue")
+      ->add_option(
+          "NAME", pull->names,
+          "hf:org/repo[@revision][:quant], ollama:name[:tag], or a name from the catalogue")
       ->required();
   command->add_flag("-q,--quiet", pull->quiet, "No progress on standard error");
 }
@@ -605,8 +604,7 @@ Result<void> read_environment(ModelOptions* options) {
 // ready for it.
 Result<void> complete_arguments(RunArguments* run) {
   if (run->generate.logprobs >= 0 && !run->jsonl) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--logprobs needs --jsonl, which has a place for them; add it");
+    return fail(ErrorCode::kInvalidArgument, "--logprobs needs --jsonl; add it");
   }
   if (run->raw && run->system) {
     return fail(ErrorCode::kInvalidArgument,
@@ -722,21 +720,23 @@ std::vector<Command> all_commands() {
               tokenize_command),
       command("score", "Print how well the model predicts each token of a text", score_help(),
               declare_score, score_command),
-      command("embed", "Print the vectors of texts", embed_help(), declare_embed, embed_command),
+      command("embed", "Print embedding vectors of texts", embed_help(), declare_embed,
+              embed_command),
       command("explain", "Print the plan that runs the model", explain_help(), declare_explain,
               explain_or_profile),
       command("bench", "Measure tokens per second", bench_help(), declare_bench, bench_command),
-      command("arch", "Look at architecture files", arch_help(), declare_arch, arch_command),
+      command("arch", "List, check and compare architecture files", arch_help(), declare_arch,
+              arch_command),
       command("show", "Print what is in a model file", show_help(), declare_show, show_command),
       command("list", "Print the models of this machine", list_help(), declare_list, list_command),
       command("rm", "Remove models that culet pull has fetched", remove_help(), declare_remove,
               remove_command),
-      command("pull", "Fetch models; nothing else uses the network", pull_help(), declare_pull,
-              pull_command),
-      command("quantize", "Write a model with its weights in another type", quantize_help(),
+      command("pull", "Download models; no other command uses the network", pull_help(),
+              declare_pull, pull_command),
+      command("quantize", "Write a copy of a model with other weight types", quantize_help(),
               declare_quantize, quantize_command),
-      command("convert", "Write a GGUF file of a published folder", convert_help(), declare_convert,
-              convert_command),
+      command("convert", "Make a GGUF file from a folder as published on Hugging Face",
+              convert_help(), declare_convert, convert_command),
       command("completion", "Print a script for completion in a shell", completion_help(),
               declare_completion, completion_command),
   };

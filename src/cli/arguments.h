@@ -18,7 +18,7 @@ namespace culet::cli {
 // Every command that opens a model has these.
 struct ModelArguments {
   std::string path;      // or a name, docs/models.md
-  std::string target{};  // of a drafter, alike; "": none
+  std::string target{};  // of a draft model, likewise; "": none
   ModelOptions options{};
 };
 

@@ -15,26 +15,23 @@ constexpr double kMostTokens = 1e7;
 constexpr const char* kOfProfile = "With --profile";
 
 Help arch_list_help() {
-  return {
-      {HelpText{"A line a file: name, sha256 of its text with all it includes, where it is from."},
-       examples({"culet arch list", "culet arch list --arch-dir my-archs"})}};
+  return {{HelpText{"Prints a line per file: name, sha256 of its text with all includes, and where "
+                    "it comes from."},
+           examples({"culet arch list", "culet arch list --arch-dir my-archs"})}};
 }
 
 Help arch_check_help() {
-  return {{HelpText{"A mistake is printed as FILE:LINE:COLUMN. With --model: the facts, the "
-                    "operations of one layer\n"
-                    "of each kind with shapes and types, the caches, and the tensors used, ignored "
-                    "and not there."},
+  return {{HelpText{"A mistake is printed as FILE:LINE:COLUMN. With --model: hyperparameters, the "
+                    "operations of one layer\nof each kind with shapes and types, caches, and the "
+                    "tensors that are used, ignored and missing."},
            examples({"culet arch check llama",
                      "culet arch check my-archs/llama.arch --model model.gguf"})}};
 }
 
 Help arch_diff_help() {
-  return {{HelpText{"Lines with - are only in A, with + only in B. The exit status is 0 when "
-                    "nothing differs, 1 when\n"
-                    "something does, 2 when they cannot be compared. With --model the operations "
-                    "that both make of\n"
-                    "the model are compared."},
+  return {{HelpText{"Lines with - are only in A, lines with + only in B. The exit status is 0 if "
+                    "nothing differs, 1 if\nsomething does, and 2 if they cannot be compared. With "
+                    "--model, the operations that the two files\nmake of the model are compared."},
            examples({"culet arch diff llama qwen2",
                      "culet arch diff llama my-archs/llama.arch --model model.gguf"})}};
 }
@@ -79,40 +76,33 @@ CLI::App* add_arch_action(CLI::App* arch, const std::string& name, const std::st
 }
 
 void add_arch_model(CLI::App* command, ArchArguments* arguments) {
-  command->add_option("--model", arguments->model, "Path or name of a model to look at it with");
+  command->add_option("--model", arguments->model, "Path or name of a model to check it with");
 }
 
 }  // namespace
 
 Help bench_help() {
   return {
-      {HelpText{
-           "Prints tokens per second: the median of the repetitions, and the lowest and highest. "
-           "Prefill\n"
-           "is -p tokens at once with logits for the last; decode is -n tokens one by one, with "
-           "logits but\n"
-           "without sampling. Both start at the depth, that is with so many tokens in the context. "
-           "GB/s\n"
-           "counts the weights, keys and values that a token must read; \"of read\" is its share "
-           "of what a\n"
-           "plain loop reads with the same threads in the same run. Gop/s counts matrix products.\n"
-           "bench/README.md says how to compare engines fairly."},
+      {HelpText{"Prints tokens per second: the median of the repetitions, and the lowest and "
+                "highest. Prefill appends\n-p tokens at once and computes the logits of the last "
+                "one. Decode appends -n tokens one by one, with\nlogits but without sampling. Both "
+                "start with as many tokens in the context as the depth says. GB/s\ncounts the "
+                "weights, keys and values that a token must read; \"of read\" is its share of what "
+                "a plain\nloop reads with the same threads in the same run. Gop/s counts matrix "
+                "products.\nbench/README.md says how to compare engines fairly."},
        examples({"culet bench model.gguf",
                  "culet bench model.gguf -p 128 -n 32 -d 0 -r 3 --threads 1",
                  "culet bench model.gguf --json | jq '.[] | {depth, decode_tokens_per_s}'"})}};
 }
 
 Help explain_help() {
-  return {
-      {HelpText{
-           "Prints the plan: an operation a line with its shapes, types, kernel, slots and bytes. "
-           "With\n"
-           "--profile it runs the model on fixed random tokens and prints what each line of the\n"
-           "architecture text costs over all layers; operations that share one input may run as "
-           "one."},
-       examples({"culet explain model.gguf", "culet explain model.gguf --profile",
-                 "culet explain model.gguf --profile --all -p 512 -n 0",
-                 "CULET_FUSE=off culet explain model.gguf | grep rope"})}};
+  return {{HelpText{"Prints the plan: one line per operation, with shapes, types, kernel, memory "
+                    "offsets and bytes. With\n--profile it runs the model on fixed random tokens "
+                    "and prints the time of each line of the\narchitecture text over all layers. "
+                    "Operations with the same input may run as one."},
+           examples({"culet explain model.gguf", "culet explain model.gguf --profile",
+                     "culet explain model.gguf --profile --all -p 512 -n 0",
+                     "CULET_FUSE=off culet explain model.gguf | grep rope"})}};
 }
 
 Help arch_help() {
@@ -127,21 +117,21 @@ void declare_bench(CLI::App* command, BenchArguments* bench) {
   command
       ->add_option_function<std::string>(
           "-d,--depth", [bench](const std::string& text) { bench->depths = parse_depths(text); },
-          "Tokens in the context before the measured ones, a list (default 0,4096)")
+          "List of depths: tokens in the context before the measured ones (default 0,4096)")
       ->type_name("LIST");
   command->add_option("-r,--repetitions", bench->repetitions, "Repetitions of each measurement")
       ->capture_default_str()
       ->check(number_in(1, 1000, "a number of repetitions from 1 to 1000"));
   add_kv(command, &bench->kv);
-  command->add_flag("--json", bench->json, "Print a JSON array, an object for each depth");
+  command->add_flag("--json", bench->json, "Print a JSON array with one object per depth");
 }
 
 void declare_explain(CLI::App* command, ExplainArguments* explain) {
   add_model(command, &explain->model);
   add_target(command, &explain->model);
   add_precise(command, &explain->model);
-  CLI::Option* profile =
-      command->add_flag("--profile", explain->profile, "Run it, and print what each line costs");
+  CLI::Option* profile = command->add_flag("--profile", explain->profile,
+                                           "Run the model, and print the time of each line");
   command->add_flag("--all", explain->all, "Every operation of every layer")
       ->needs(profile)
       ->group(kOfProfile);
@@ -153,16 +143,16 @@ void declare_arch(CLI::App* arch, ArchArguments* arguments) {
   using Do = ArchArguments::Action;
   arch->require_subcommand(1);
   arch->get_formatter()->label("SUBCOMMAND", "COMMAND");
-  add_arch_action(arch, "list", "Print the architecture files there are", arch_list_help(),
-                  arguments, Do::kList);
-  CLI::App* check = add_arch_action(arch, "check", "Check a file, alone or on a model",
+  add_arch_action(arch, "list", "Print the architecture files", arch_list_help(), arguments,
+                  Do::kList);
+  CLI::App* check = add_arch_action(arch, "check", "Check a file, alone or with a model",
                                     arch_check_help(), arguments, Do::kCheck);
   check->add_option("FILE", arguments->files, "Path of a .arch file, or a name of culet arch list")
       ->required()
       ->expected(1);
   add_arch_model(check, arguments);
-  CLI::App* diff = add_arch_action(arch, "diff", "Print in what two files differ", arch_diff_help(),
-                                   arguments, Do::kDiff);
+  CLI::App* diff = add_arch_action(arch, "diff", "Print the differences between two files",
+                                   arch_diff_help(), arguments, Do::kDiff);
   diff->add_option("FILE", arguments->files, "Two paths of .arch files, or names")
       ->required()
       ->expected(2);

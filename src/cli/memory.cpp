@@ -52,7 +52,7 @@ SessionOptions MemoryArguments::options(int64_t prompt) const {
   if (!stream) return options;
   StreamOptions policy;
   policy.sinks = sinks.value_or(policy.sinks);
-  if (pin_prompt) policy.sinks = std::max(policy.sinks, prompt);
+  if (keep_prompt) policy.sinks = std::max(policy.sinks, prompt);
   policy.window = window.value_or(0);
   options.stream = policy;
   return options;

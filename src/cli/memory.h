@@ -14,11 +14,11 @@ namespace culet::cli {
 struct MemoryArguments {
   int64_t context = 0;  // 0: the engine's default
   KvTypes kv;
-  bool stream = false, pin_prompt = false;
+  bool stream = false, keep_prompt = false;
   std::optional<int64_t> sinks, window;
   std::string save, resume;  // files; "": none
 
-  // prompt: tokens that --pin-prompt pins.
+  // prompt: tokens that --keep-prompt pins.
   SessionOptions options(int64_t prompt = 0) const;
 };
 

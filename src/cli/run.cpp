@@ -92,7 +92,7 @@ Result<void> check_prompt_sinks(const ModelInfo& info, const MemoryArguments& me
   if (memory.window || prompt < context) return {};
   return fail(
       ErrorCode::kExhausted,
-      fmt::format("--pin-prompt keeps {} tokens, but --ctx is {}, which leaves none for the "
+      fmt::format("--keep-prompt keeps {} tokens, but --ctx is {}, which leaves none for the "
                   "window; use a larger --ctx (the model can hold {})",
                   prompt, context, most));
 }
@@ -208,7 +208,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
   if (!memory.stream) {
     CULET_TRY(memory.context, choose_context(model->info(), memory.context, prompted,
                                              arguments.generate.max_tokens));
-  } else if (memory.pin_prompt) {
+  } else if (memory.keep_prompt) {
     CULET_TRY_VOID(check_prompt_sinks(model->info(), memory, prompted));
   }
   CULET_TRY(const auto session, Session::make(model, memory.options(prompted)));

@@ -155,7 +155,7 @@ TEST_F(Names, DamagedOllamaModelsAreErrors) {
   std::filesystem::create_directories(places_.ollama + "/manifests/" + kLibrary + "dir/latest");
   EXPECT_TRUE(mentions(error_of("dir"), "is a folder"));
   write_text(places_.ollama + "/manifests/" + kLibrary + "text/latest", "not JSON");
-  EXPECT_TRUE(mentions(error_of("text"), "no JSON"));
+  EXPECT_TRUE(mentions(error_of("text"), "not JSON"));
   write_text(places_.ollama + "/manifests/" + kLibrary + "none/latest",
              R"({"layers": [{"mediaType": "application/vnd.ollama.image.tensor"}]})");
   EXPECT_TRUE(mentions(error_of("none"), "GGUF"));

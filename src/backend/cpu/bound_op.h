@@ -76,7 +76,7 @@ struct SequenceRows {
 };
 
 // A sequence's entries in Step::entries.
-struct AttendSegment {
+struct AttendChunk {
   size_t first = 0, count = 0;
 };
 
@@ -87,15 +87,15 @@ struct Step {
   std::span<const SequenceChunk> batch;
   int64_t rows[kTokenSets];  // rows of each set
   uint8_t* arena[kTokenSets];
-  const int32_t* tokens;                    // [rows of kAll]
+  const int32_t* tokens;                      // [rows of kAll]
   const int64_t* positions[kTokenSets];       // [rows]
   const int32_t* source[kTokenSets];          // [rows] the row's index among all rows
   const SequenceRows* sequences[kTokenSets];  // [batch]
-  const float* const* rope_tables;          // by Plan::ropes: [rows of kAll, dims]
-  const float* const* sink_tables;          // the same at the sink position; rows of streams only
+  const float* const* rope_tables;            // by Plan::ropes: [rows of kAll, dims]
+  const float* const* sink_tables;            // the same at the sink position; rows of streams only
   const int32_t* rope_dims;
   std::vector<kernels::KvEntry>* entries;  // scratch of attend
-  std::vector<AttendSegment>* attend_segments;
+  std::vector<AttendChunk>* attend_chunks;
   int64_t* reach;     // scratch of attend without a cache: [rows of kAll]
   uint8_t* own_keys;  // likewise: room for own_blocks blocks of keys and values
   int64_t own_blocks;

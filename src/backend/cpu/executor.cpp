@@ -31,7 +31,7 @@ struct Workspace {
   std::vector<SequenceRows> sequences[kTokenSets];
   std::vector<const float*> rope_tables, sink_tables;
   std::vector<kernels::KvEntry> entries;
-  std::vector<AttendSegment> attend_segments;
+  std::vector<AttendChunk> attend_chunks;
   int64_t looked_up = 0;  // rows since pages were given back
 };
 
@@ -169,7 +169,7 @@ WorkspacePtr Executor::make_workspace() const {
   }
   if (!done) return nullptr;
   w->tokens.reserve(static_cast<size_t>(impl.limits.tokens));
-  w->attend_segments.reserve(static_cast<size_t>(impl.limits.tokens));
+  w->attend_chunks.reserve(static_cast<size_t>(impl.limits.tokens));
   w->entries.reserve(1024);
   w->rope_tables.reserve(impl.program.rope_dims.size());
   w->sink_tables.reserve(impl.program.rope_dims.size());
@@ -267,7 +267,7 @@ Step Executor::Impl::step(std::span<const SequenceChunk> batch, Workspace* w) co
   s.tokens = w->tokens.data();
   s.rope_dims = program.rope_dims.data();
   s.entries = &w->entries;
-  s.attend_segments = &w->attend_segments;
+  s.attend_chunks = &w->attend_chunks;
   s.reach = w->reach.data();
   s.own_keys = w->own_keys.data();
   s.own_blocks = own_blocks(limits.tokens);

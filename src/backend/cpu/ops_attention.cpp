@@ -131,7 +131,7 @@ void store_own_keys(const BoundOp& op, Step& step, size_t first, size_t end) {
   const size_t k_bytes = shape.k_block_bytes(), v_bytes = shape.v_block_bytes();
   uint8_t* next = step.own_keys;
   step.entries->clear();
-  step.attend_segments->clear();
+  step.attend_chunks->clear();
   for (size_t s = first; s < end; ++s) {
     const SequenceRows rows = step.sequences[static_cast<int>(k.rows)][s];
     uint8_t* blocks = next;
@@ -152,7 +152,7 @@ void store_own_keys(const BoundOp& op, Step& step, size_t first, size_t end) {
                                static_cast<int32_t>(std::min<int64_t>(left, kernels::kKvBlockRows)),
                                b, 0});
     }
-    step.attend_segments->push_back({listed, step.entries->size() - listed});
+    step.attend_chunks->push_back({listed, step.entries->size() - listed});
     next = block_at(blocks_of(rows.count));
   }
 }
@@ -222,7 +222,7 @@ Parts parts_of(const cache::Visibility& v, int64_t first, int64_t last) {
 // One unit, found from its number.
 struct Unit {
   size_t sequence;
-  AttendSegment view;
+  AttendChunk view;
   int64_t row0, rows;  // of the value
   int32_t kv_head;
   int64_t head0, heads;  // of the kv head
@@ -313,7 +313,7 @@ class Attend {
     const int64_t tile = tiles(rows(s), cut_.tile) - 1 - u / per_tile;
     Unit result{};
     result.sequence = s;
-    result.view = (*step_.attend_segments)[s - first_];
+    result.view = (*step_.attend_chunks)[s - first_];
     result.row0 = rows(s).first + tile * cut_.tile;
     result.rows = std::min(cut_.tile, rows(s).count - tile * cut_.tile);
     result.kv_head = static_cast<int32_t>(u % per_tile / cut_.head_parts);
@@ -461,7 +461,7 @@ void run_attend(const BoundOp& op, Step& step) {
   const auto& attr = op.attr.as<plan::AttendAttributes>();
   const int set = static_cast<int>(op.in[0].rows);
   step.entries->clear();
-  step.attend_segments->clear();
+  step.attend_chunks->clear();
   for (size_t s = 0; s < step.batch.size(); ++s) {
     const SequenceRows rows = step.sequences[set][s];
     const int64_t* positions = step.positions[set] + rows.first;
@@ -471,7 +471,7 @@ void run_attend(const BoundOp& op, Step& step) {
       const int64_t last = positions[rows.count - 1] - (step.batch[s].target != nullptr ? 1 : 0);
       caches_of(step.batch[s])->at(attr.cache).view(positions[0], last, step.entries);
     }
-    step.attend_segments->push_back({first, step.entries->size() - first});
+    step.attend_chunks->push_back({first, step.entries->size() - first});
   }
   Attend(op, step, 0, step.batch.size()).run();
 }
