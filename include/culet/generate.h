@@ -79,7 +79,8 @@ struct Failed {
   Cost cost;
 };
 using Event = std::variant<Started, PromptProgress, TextDelta, Appended, Finished, Failed>;
-// Return false to stop: Finished{kCancelled} follows. Callbacks may read and fork the session, but
+// Return false to stop: Finished{kCancelled} follows, but after the text that was held back until
+// the end (id -1) the reason of that end. Callbacks may read and fork the session, but
 // must not change it, and must not throw.
 using EventFn = std::function<bool(const Event&)>;
 
