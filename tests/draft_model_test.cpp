@@ -378,6 +378,40 @@ TEST(Drafting, ChangesNothingOfTheSession) {
   }
 }
 
+// The tokens of an append under way are in the caches already, but not in the session.
+TEST(Drafting, SeesNoTokensOfAnUnfinishedAppend) {
+  ModelOptions options;
+  options.ubatch_size = 16;
+  const auto target = load(target_file(), options);
+  ModelOptions with;
+  with.target = target;
+  const auto draft_model = load(draft_model_file(), with);
+  const auto one = session(target);
+  const std::vector<float> hidden = append_hidden(*one, random_tokens(20));
+  const Draft before = draft_ok(*draft_model, *one, 9, hidden);
+  int calls = 0;
+  const auto check = [&] {
+    const Draft now = draft_ok(*draft_model, *one, 9, hidden);
+    EXPECT_EQ(now.logits, before.logits);
+    EXPECT_EQ(now.hidden, before.hidden);
+    ++calls;
+  };
+  for (const int64_t more : {8, 50}) {  // in one pass, and in several
+    const auto fork = one->fork();
+    expect_ok(one->append_each(
+        random_tokens(more, 2),
+        [&](int64_t index, std::span<const float>) {
+          if (index % 10 == 5) check();
+        },
+        [&](const Progress& progress) {
+          if (progress.done < progress.total) check();
+          return true;
+        }));
+    expect_ok(one->assign(*fork));
+  }
+  EXPECT_GT(calls, 6);
+}
+
 TEST(Drafting, ThreadsDraftForSessionsOfOneTarget) {
   const Pair pair = load_pair({.threads = 2});
   constexpr int kThreads = 4;

@@ -734,6 +734,33 @@ TEST(Memory, SnapshotsThatDoNotFitAreRefused) {
   EXPECT_EQ(copy(session->logits()), copy(one->logits()));
 }
 
+// A header may announce any number of tokens; memory follows the bytes that are really there.
+TEST(Memory, ASnapshotCannotAskForMoreThanItHas) {
+  const auto model = model_of(kModels[0]);
+  const auto one = make(model, {.stream = StreamOptions{4, 40}});
+  expect_ok(one->append(many_tokens(50)));
+  const auto bytes = one->snapshot();
+  ASSERT_TRUE(bytes);
+  std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  const std::string length = "\"length\":50,", lie = "\"length\":999999999999,";
+  text.replace(text.find(length), length.size(), lie);
+  uint32_t header = 0;
+  std::memcpy(&header, text.data() + 12, sizeof header);
+  header += static_cast<uint32_t>(lie.size() - length.size());
+  std::memcpy(text.data() + 12, &header, sizeof header);
+  size_t at = 0;
+  const auto source = [&](std::span<std::byte> out) -> Result<void> {
+    if (out.size() > text.size() - at) return fail(ErrorCode::kCorrupt, "the end");
+    std::memcpy(out.data(), text.data() + at, out.size());
+    at += out.size();
+    return {};
+  };
+  const auto restored = one->restore(UINT64_MAX, source);
+  ASSERT_FALSE(restored);
+  EXPECT_EQ(restored.error().message, "the end");
+  EXPECT_EQ(one->length(), 50);
+}
+
 // ---------------------------------------------------------------- what is known in advance
 
 // Requirement reports-caches.gemma.cpp#608 "google/gemma.cpp#608: an overrun in long contexts": the

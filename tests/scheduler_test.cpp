@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <map>
 #include <optional>
 #include <random>
@@ -237,6 +238,32 @@ TEST(Steps, NobodyIsForgotten) {
   for (const auto& job : jobs) job->expect_as_alone(model, "");
 }
 
+// Answers alone fill every pass: by tokens (a pass of 4), or by outputs (64 of them).
+TEST(Steps, PromptsAreReadBesideAnyNumberOfAnswers) {
+  const auto model = load(llama());
+  for (const int32_t answers : {4, 64, 100}) {
+    const auto scheduler = scheduler_of(model, answers == 4 ? 4 : 0);
+    std::vector<std::unique_ptr<Job>> jobs;
+    for (int32_t i = 0; i < answers; ++i) {
+      jobs.push_back(std::make_unique<Job>(model, 1, static_cast<unsigned>(i)));
+      jobs.back()->options = sampled(1000, static_cast<uint64_t>(i));
+      for (const Token end : model->vocabulary().end_of_generation())
+        jobs.back()->options.sampling.logit_bias.push_back(
+            {end, -std::numeric_limits<float>::infinity()});
+      submit(*scheduler, jobs.back()->request());
+    }
+    for (int i = 0; i < 3; ++i) scheduler->step();
+    Job late(model, 20, 1000);
+    late.options = sampled(3, 1);
+    submit(*scheduler, late.request());
+    for (int steps = 0; !late.heard.ended(); ++steps) {
+      ASSERT_LT(steps, 60) << answers;
+      scheduler->step();
+    }
+    late.expect_as_alone(model, "late");
+  }
+}
+
 TEST(Steps, WithoutSequencesDoNothing) {
   const auto scheduler = scheduler_of(load(llama()));
   EXPECT_EQ(scheduler->step().sequences, 0);
@@ -345,6 +372,70 @@ TEST(Ends, ACancelledPromptLeavesTheSessionAsItWas) {
   EXPECT_EQ(one->length(), 50);
   append_rows(*straight, before);
   EXPECT_EQ(first_difference(append_rows(*one, then), append_rows(*straight, then)), "");
+}
+
+// A cancel that was accepted always ends with kCancelled, whichever callback it comes from.
+TEST(Ends, CallbacksMayCancelTheirOwnSequence) {
+  const auto model = load(llama());
+  for (const bool answers : {false, true}) {
+    for (const char when : {'s', 'p', 'a'}) {
+      const auto scheduler = scheduler_of(model);
+      const auto one = session(model);
+      SequenceId id = 0;
+      Heard heard;
+      SequenceRequest request{.session = one.get(), .tokens = tokens_of(20, 1)};
+      if (answers) request.generate = sampled(5, 1);
+      request.on_event = [&](const Event& event) {
+        heard.take(event);
+        if (heard.kinds.back() == when) {
+          EXPECT_TRUE(scheduler->cancel(id));
+        }
+        return true;
+      };
+      id = submit(*scheduler, std::move(request));
+      run(*scheduler);
+      ASSERT_TRUE(heard.finished) << when;
+      EXPECT_EQ(heard.finished->reason, FinishReason::kCancelled) << when;
+      EXPECT_EQ(heard.kinds.substr(heard.kinds.size() - 2), when + std::string("F"));
+      EXPECT_EQ(one->length(), when == 'a' ? 20 : 0) << when;
+    }
+  }
+}
+
+TEST(Ends, ACallbackMayCancelAnyOtherBeforeThePass) {
+  const auto model = load(llama());
+  const auto scheduler = scheduler_of(model);
+  Job first(model, 10, 1), second(model, 10, 2);
+  const SequenceId id = submit(*scheduler, first.request());
+  auto request = second.request();
+  request.on_event = [&](const Event& event) {
+    second.heard.take(event);
+    if (std::holds_alternative<Started>(event)) {
+      EXPECT_TRUE(scheduler->cancel(id));
+    }
+    return true;
+  };
+  submit(*scheduler, std::move(request));
+  EXPECT_EQ(scheduler->step().prompt_tokens, 10);  // the second's
+  EXPECT_EQ(first.heard.kinds, "sF");
+  EXPECT_EQ(first.session->length(), 0);
+}
+
+TEST(Ends, ASessionIsInUseUntilItsLastEvent) {
+  const auto model = load(llama());
+  const auto scheduler = scheduler_of(model);
+  const auto first = session(model), second = session(model);
+  int refused = 0;
+  submit(*scheduler,
+         {.session = first.get(), .tokens = tokens_of(5, 1), .on_event = [&](const Event& event) {
+            if (!std::holds_alternative<Finished>(event)) return true;
+            refused += !scheduler->submit({.session = second.get(), .tokens = {5}});
+            return true;
+          }});
+  submit(*scheduler, {.session = second.get(), .tokens = tokens_of(5, 2)});
+  run(*scheduler);
+  EXPECT_EQ(refused, 1);  // both end in one step; the second has had no last event then
+  EXPECT_EQ(second->length(), 5);
 }
 
 TEST(Ends, ADestroyedSchedulerLeavesSessionsUsable) {

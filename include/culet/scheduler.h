@@ -63,7 +63,8 @@ class Scheduler final {
   // Errors: kUnsupported (no decoder, or loaded with text_only), kInvalidArgument (an option).
   static Result<std::unique_ptr<Scheduler>> make(std::shared_ptr<const Model> model,
                                                  const SchedulerOptions& options);
-  // Sequences that have not ended get no event. Their sessions are as after cancel().
+  // Sequences that have not ended get no event. Their sessions are as after their last Appended
+  // event (before the first: as before submit()), so the token of a TextDelta after it is missing.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -81,9 +82,10 @@ class Scheduler final {
   int64_t size() const;  // sequences that have not ended
 
   // Runs one forward pass. It takes one token of every generating sequence first, and then pieces
-  // of prompts in equal shares. Sequences that do not fit are first in the next pass. A sequence
-  // that fails ends with Failed; the others continue. If there are no sequences, it returns at once
-  // with StepReport::sequences 0; then call wait().
+  // of prompts in equal shares. Sequences that do not fit are first in the next pass; a prompt gets
+  // one token when the generating sequences alone would fill the pass. A sequence that fails ends
+  // with Failed; the others continue. If there are no sequences, it returns at once with
+  // StepReport::sequences 0; then call wait().
   StepReport step();
   // Blocks until there is a sequence, for at most `timeout`. False: there is none.
   bool wait(std::chrono::milliseconds timeout);

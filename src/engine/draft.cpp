@@ -106,7 +106,11 @@ Result<Draft> draft(const Model& draft_model, const Session& session, Token toke
   CULET_TRY_VOID(engine::check_step(impl, token, hidden));
   base::set_float_mode();
   try {
-    return engine::run(impl, target.timeline().caches, token, hidden);
+    const cache::CacheSet& caches = target.timeline().caches;
+    if (caches.length() == target.options().start_position + target.length())
+      return engine::run(impl, caches, token, hidden);
+    const engine::Timeline settled = target.settled();  // in a callback of an append
+    return engine::run(impl, settled.caches, token, hidden);
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kExhausted,
                 "there is not enough memory for a draft; close other programs");

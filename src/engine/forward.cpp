@@ -63,29 +63,32 @@ void ForwardPass::begin(int32_t max_tokens) {
 }
 
 void ForwardPass::fill(std::span<Append* const> queue) {
+  const auto single = [](const Append* append) { return append->size() == 1; };
+  const bool crowded = std::count_if(queue.begin(), queue.end(), single) >=
+                       std::min<int64_t>(tokens_left_, outputs_left_);
   int64_t others = 0;
   for (Append* append : queue) {
-    if (append->size() == 1)
-      add(append, 1);
-    else
-      ++others;
+    const bool waited = std::exchange(append->waited, true);
+    const bool now = single(append) || (waited && crowded);
+    if (!(now && add(append, 1)) && !single(append)) ++others;
   }
   for (Append* append : queue) {
-    if (append->size() == 1) continue;
+    if (single(append) || !append->waited) continue;
     add(append, std::max(kLeastPiece, tokens_left_ / others));
     --others;
   }
 }
 
-// At most `most` of the append's next tokens, as many as fit.
-void ForwardPass::add(Append* append, int64_t most) {
+// At most `most` of the append's next tokens, as many as fit. False: none.
+bool ForwardPass::add(Append* append, int64_t most) {
   const bool each = append->on_logits != nullptr;
   const bool end_wanted = append->logits || append->on_hidden != nullptr;
   int64_t chunk = std::min({append->size() - append->done, most, tokens_left_});
   if (each) chunk = std::min(chunk, outputs_left_);
   const bool end = append->done + chunk == append->size();
   if (!each && end && end_wanted && outputs_left_ == 0) --chunk;
-  if (chunk <= 0) return;
+  if (chunk <= 0) return false;
+  append->waited = false;
   const bool ends_here = append->done + chunk == append->size();
   append->chunk = chunk;
   append->outputs.clear();
@@ -100,6 +103,7 @@ void ForwardPass::add(Append* append, int64_t most) {
   tokens_left_ -= chunk;
   outputs_left_ -= static_cast<int64_t>(append->outputs.size());
   appends_.push_back(append);
+  return true;
 }
 
 void ForwardPass::run(std::span<backend::OpCost> op_costs) { run_together(appends_, op_costs); }

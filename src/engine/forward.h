@@ -28,7 +28,8 @@ struct Append {
   const LogitsFn* on_logits = nullptr;  // of every token
   const LogitsFn* on_hidden = nullptr;  // of every token with on_logits, else of the last
 
-  int64_t done = 0;  // tokens in the caches
+  int64_t done = 0;     // tokens in the caches
+  bool waited = false;  // did not fit into the last pass that was filled
   Result<void> result;
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
@@ -57,7 +58,9 @@ class ForwardPass {
   // Empties the pass. max_tokens <= 0, or too many: what the executor takes.
   void begin(int32_t max_tokens);
   // Fills it: first the appends of a single token, then pieces of the others, in equal shares of at
-  // least kLeastPiece tokens, in the order of the queue as far as they fit.
+  // least kLeastPiece tokens, in the order of the queue as far as they fit. Where the first kind
+  // alone would fill it, one token of those others that did not fit into the last pass counts as
+  // well, so nobody waits for ever.
   void fill(std::span<Append* const> queue);
   bool empty() const { return appends_.empty(); }
   std::span<Append* const> appends() const { return appends_; }
@@ -72,7 +75,7 @@ class ForwardPass {
  private:
   static constexpr int64_t kLeastPiece = 32;  // one cache block
 
-  void add(Append* append, int64_t most);
+  bool add(Append* append, int64_t most);
   void run_together(std::span<Append* const> appends, std::span<backend::OpCost> op_costs);
   Result<void> compute(backend::Workspace* workspace, std::span<Append* const> appends,
                        std::span<backend::OpCost> op_costs);

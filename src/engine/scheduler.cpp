@@ -54,10 +54,14 @@ void Scheduler::Impl::admit() {
 }
 
 void Scheduler::Impl::end_cancelled() {
+  const auto end = [](engine::Sequence& sequence) {
+    if (sequence.cancelled() && !sequence.in_answer()) sequence.stop();
+  };
   for (const auto& sequence : active) {
-    if (sequence->cancelled() && !sequence->in_answer()) sequence->stop();
+    end(*sequence);
     if (!sequence->ended() && !sequence->started()) sequence->start();
   }
+  for (const auto& sequence : active) end(*sequence);  // by the callbacks of start()
 }
 
 void Scheduler::Impl::compute(StepReport* report) {
@@ -94,13 +98,18 @@ void Scheduler::Impl::remove_ended() {
     for (auto& sequence : active) {
       if (!sequence->ended()) continue;
       sequences.erase(sequence->id());
-      sessions.erase(sequence->session());
       ended.push_back(std::move(sequence));
     }
   }
   if (ended.empty()) return;
   std::erase(active, nullptr);
-  for (const auto& sequence : ended) sequence->leave();
+  for (const auto& sequence : ended) {
+    {
+      const std::lock_guard lock(mutex);
+      sessions.erase(sequence->session());
+    }
+    sequence->leave();
+  }
   ended.clear();
 }
 

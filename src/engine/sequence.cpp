@@ -144,7 +144,9 @@ void Sequence::passed(double share) {
   ++cost_.forward_passes;
   cost_.compute_seconds += share;
   if (!append_.result) return end_with(append_.result.error());
-  if (!in_answer_ && !emit(PromptProgress{append_.done, append_.size()})) return stop();
+  if (!in_answer_) {
+    if (!emit(PromptProgress{append_.done, append_.size()}) || cancelled()) return stop();
+  }
   if (append_.finished()) {
     append_.finish();
     appended();
@@ -158,6 +160,7 @@ void Sequence::appended() {
     prompted_ = Clock::now();
   if (append_.size() > 0 && !emit(Appended{append_.session->length()})) return stop();
   append_.start({});
+  if (cancelled()) return stop();
   if (!answer_) return end(FinishReason::kStop);
   in_answer_ = true;
   append_.on_logits = append_.on_hidden = nullptr;
@@ -165,7 +168,6 @@ void Sequence::appended() {
 }
 
 void Sequence::next_token() {
-  if (cancelled()) return stop();
   if (const auto reason = answer_->must_end(*append_.session)) return end(*reason);
   const auto token = answer_->draw(*append_.session);
   if (!token) return end_with(token.error());

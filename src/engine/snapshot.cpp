@@ -86,8 +86,13 @@ class Reader {
   template <class T>
   bool numbers(int64_t count, std::vector<T>* out) {
     if (count < 0 || static_cast<uint64_t>(count) > left_ / sizeof(T)) return false;
-    out->resize(static_cast<size_t>(count));
-    return read(std::as_writable_bytes(std::span(*out)));
+    for (auto left = static_cast<size_t>(count); left > 0;) {
+      const size_t there = out->size(), more = std::min(left, kPiece);
+      out->resize(there + more);
+      if (!read(std::as_writable_bytes(std::span(*out).subspan(there)))) return false;
+      left -= more;
+    }
+    return true;
   }
   // What follows must be the sum of everything before, and the end.
   bool ends() {
@@ -97,6 +102,9 @@ class Reader {
   }
 
  private:
+  // Memory grows with what is there, not with what is announced.
+  static constexpr size_t kPiece = 1 << 20;
+
   uint64_t left_;
   const cache::Source& source_;
   base::Sha256 sum_;

@@ -97,6 +97,7 @@ void StopFilter::push(std::string_view text, std::string* out) {
 void StopFilter::flush(std::string* out) {
   out->append(held_);
   held_.clear();
+  std::fill(states_.begin(), states_.end(), 0);
 }
 
 }  // namespace culet::sample

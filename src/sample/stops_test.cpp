@@ -63,6 +63,17 @@ TEST(Stops, OnlyWhatMayBeAStopIsHeldBack) {
   EXPECT_EQ(filter.flush(), "");
 }
 
+TEST(Stops, WhatWasFlushedIsNoBeginningAnyMore) {
+  const std::vector<std::string> stops = {"abc"};
+  StopFilter filter(stops);
+  EXPECT_EQ(filter.push("ab"), "");
+  EXPECT_EQ(filter.flush(), "ab");
+  EXPECT_EQ(filter.push("c"), "c");
+  EXPECT_EQ(filter.matched(), -1);
+  EXPECT_EQ(filter.push("xabc"), "x");
+  EXPECT_EQ(filter.matched(), 0);
+}
+
 TEST(Stops, HostileTextTakesLinearTime) {
   const std::string half(500, 'a');
   const std::vector<std::string> stops(64, half + "b" + half);
