@@ -91,7 +91,7 @@ Result<void> check_known(const Json& object, const std::string_view (&names)[N],
                          const std::string& path) {
   for (auto at = object.begin(); at != object.end(); ++at) {
     if (is_one_of(names, at.key())) continue;
-    return wrong(fmt::format("{}.{}", path, at.key()), "is not a member that is known here");
+    return wrong(fmt::format("{}.{}", path, at.key()), "is not a known member");
   }
   return {};
 }
@@ -140,7 +140,7 @@ class Checker {
     const bool reasoning = is_one_of(kReasoningMembers, name);
     const bool empty = is_one_of(kEmptyMembers, name);
     if (name != "tool_calls" && !reasoning && !empty) {
-      return wrong(path, "is not a member of a message that is known here");
+      return wrong(path, "is not a known member of a message");
     }
     if (!is_role(message, "assistant")) {
       return wrong(path, "belongs to messages of the role \"assistant\" only");
