@@ -241,7 +241,8 @@ class Checker {
       const Json* found = member(message, name);
       if (found == nullptr || found->is_null()) continue;
       if (reasoning != nullptr && *reasoning != *found) {
-        return wrong(fmt::format("{}.{}", path, name), "is another reasoning of the same answer");
+        return wrong(fmt::format("{}.{}", path, name),
+                     "is not the same as the other reasoning of this answer; give one");
       }
       reasoning = found;
     }
@@ -288,7 +289,7 @@ constexpr struct {
   const char* name;
   const char* instead;
 } kOwnVariables[] = {
-    {"messages", "pass the messages as such"},
+    {"messages", "they are a member of the request"},
     {"add_generation_prompt", "it is an option of the request"},
     {"bos_token", "it is the model file's own"},
     {"eos_token", "it is the model file's own"},
@@ -315,10 +316,9 @@ Result<void> check_variables(Conversation* conversation) {
   const auto tools = variables.find("tools");
   if (tools == variables.end()) return {};
   if (!conversation->tools.is_null()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "the additional template variables must not contain \"tools\" beside the tools that "
-        "are given as such");
+    return fail(ErrorCode::kInvalidArgument,
+                "the additional template variables must not contain \"tools\", because the request "
+                "has tools; give them once");
   }
   conversation->tools = *tools;
   variables.erase(tools);

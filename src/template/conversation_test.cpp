@@ -135,7 +135,7 @@ TEST(ChatRequest, NamesWhatIsWrong) {
       {R"([{"role": "assistant", "content": "x", "refusal": "no"}])",
        "messages[0].refusal cannot be rendered; leave it out"},
       {R"([{"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "b"}])",
-       "messages[0].reasoning is another reasoning of the same answer"},
+       "messages[0].reasoning is not the same as the other reasoning of this answer; give one"},
       {R"([{"role": "assistant", "tool_calls": [{"id": "1"}]}])",
        "messages[0].tool_calls[0].function is missing"},
       {R"([{"role": "assistant", "tool_calls": [{"type": "custom", "function": {}}]}])",
@@ -177,14 +177,14 @@ TEST(ChatRequest, NamesWhatIsWrongWithToolsAndVariables) {
        "tools[0].cache is not a known member"},
       {"", "[1]", "the additional template variables must be one JSON object"},
       {"", R"({"messages": []})",
-       "the additional template variables must not contain \"messages\"; pass the messages as "
-       "such"},
+       "the additional template variables must not contain \"messages\"; they are a member of "
+       "the request"},
       {"", R"({"pad_token": ""})",
        "the additional template variables must not contain \"pad_token\"; it is the model file's "
        "own"},
       {"[]", R"({"tools": []})",
-       "the additional template variables must not contain \"tools\" beside the tools that are "
-       "given as such"},
+       "the additional template variables must not contain \"tools\", because the request has "
+       "tools; give them once"},
       {"", R"({"tools": [1]})", "tools[0] must be an object, but is a number"},
   };
   for (const auto& one : kCases) {
