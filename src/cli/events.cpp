@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <charconv>
 #include <type_traits>
 
 namespace culet::cli {
@@ -27,9 +28,6 @@ Json to_json(const Started& started, const Model&) {
 Json to_json(const PromptProgress& progress, const Model&) {
   return {{"event", "progress"}, {"done", progress.done}, {"all", progress.total}};
 }
-
-// The shortest decimal of a float is a shorter one than that of the same value as a double.
-double shortest(float x) { return std::stod(fmt::format("{}", x)); }
 
 Json to_json(const TextDelta& delta, const Model& model) {
   const Json id = delta.id < 0 ? Json() : Json(delta.id);
@@ -62,6 +60,14 @@ Json to_json(const Appended&, const Model&) { return {}; }
 Json to_json(const Failed&, const Model&) { return {}; }
 
 }  // namespace
+
+double shortest(float x) {
+  char digits[32];
+  const auto end = std::to_chars(digits, digits + sizeof digits, x).ptr;
+  double value = 0;
+  std::from_chars(digits, end, value);
+  return value;
+}
 
 std::string event_line(const Event& event, const Model& model) {
   const Json json = std::visit([&](const auto& e) { return to_json(e, model); }, event);

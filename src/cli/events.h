@@ -8,6 +8,9 @@
 
 namespace culet::cli {
 
+// The double whose shortest decimal is that of the float: 0.8, not 0.800000011920929.
+double shortest(float x);
+
 // {"event": "started" | "progress" | "text" | "finished", ...} and a newline.
 std::string event_line(const Event& event, const Model& model);  // the model that it came from
 std::string error_line(const Error& error);  // {"event": "error", "code": ..., "message": ...}

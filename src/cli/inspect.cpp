@@ -1,5 +1,6 @@
 // culet explain and culet show: what a model is, without running it.
 #include "cli/commands.h"
+#include "cli/events.h"
 #include "cli/interrupt.h"
 #include "culet/hub.h"
 
@@ -20,11 +21,11 @@ std::string mebibytes(uint64_t bytes) {
 }
 
 Json to_json(const SamplerOptions& sampling) {
-  return {{"temperature", sampling.temperature},
+  return {{"temperature", shortest(sampling.temperature)},
           {"top_k", sampling.top_k},
-          {"top_p", sampling.top_p},
-          {"min_p", sampling.min_p},
-          {"repeat_penalty", sampling.repeat_penalty},
+          {"top_p", shortest(sampling.top_p)},
+          {"min_p", shortest(sampling.min_p)},
+          {"repeat_penalty", shortest(sampling.repeat_penalty)},
           {"repeat_last_n", sampling.repeat_last_n}};
 }
 

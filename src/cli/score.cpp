@@ -5,6 +5,7 @@
 // "next" of the closing line. Without --stream the text is one append; with it, the text is read
 // and appended a piece at a time, each as long as whole lines that are there.
 #include "cli/commands.h"
+#include "cli/events.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 
@@ -21,9 +22,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kAppend = 256;  // tokens that are appended together, at most
-
-// The shortest decimal of a float is a shorter one than that of the same value as a double.
-double shortest(float x) { return std::stod(fmt::format("{}", x)); }
 
 class Scorer {
  public:
