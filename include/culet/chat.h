@@ -12,8 +12,8 @@
 //   arguments, descriptions of tools and template variables. Only the template's own text can,
 //   joined with roles, names of tools and keys of their descriptions. The same holds for other
 //   tokens that the template uses as marks, such as <tool_call>.
-// - Nothing disappears silently. ChatPrompt::unused lists what the template left out. A member that
-//   is not understood is an error that names it.
+// - Nothing disappears silently. ChatPrompt::unused lists what the template left out, and
+//   check_used() makes an error of it. A member that is not understood is an error that names it.
 //
 // Answers are not parsed: a tool call in an answer is text, in the form that the model was trained
 // to write. The caller reads it.

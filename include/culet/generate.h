@@ -28,7 +28,7 @@ using MaskFn = std::function<Result<void>(std::span<const Token> answer, TokenMa
 struct GenerateOptions {
   // A model file may have settings of its own: ModelInfo::sampling. They apply only if they are
   // copied to this member.
-  SamplerOptions sampling;
+  SamplerOptions sampling{};
   int64_t max_tokens = 512;  // < 0: until the context is full
   // Texts that end the answer, also across tokens. They are not part of the text that is shown;
   // text that may become one is held back. At most 64 texts of 1024 bytes each.

@@ -91,7 +91,7 @@ Result<void> check_known(const Json& object, const std::string_view (&names)[N],
                          const std::string& path) {
   for (auto at = object.begin(); at != object.end(); ++at) {
     if (is_one_of(names, at.key())) continue;
-    return wrong(fmt::format("{}.{}", path, at.key()), "is not a member that is known here");
+    return wrong(fmt::format("{}.{}", path, at.key()), "is not a known member");
   }
   return {};
 }
@@ -140,7 +140,7 @@ class Checker {
     const bool reasoning = is_one_of(kReasoningMembers, name);
     const bool empty = is_one_of(kEmptyMembers, name);
     if (name != "tool_calls" && !reasoning && !empty) {
-      return wrong(path, "is not a member of a message that is known here");
+      return wrong(path, "is not a known member of a message");
     }
     if (!is_role(message, "assistant")) {
       return wrong(path, "belongs to messages of the role \"assistant\" only");
@@ -241,7 +241,8 @@ class Checker {
       const Json* found = member(message, name);
       if (found == nullptr || found->is_null()) continue;
       if (reasoning != nullptr && *reasoning != *found) {
-        return wrong(fmt::format("{}.{}", path, name), "is another reasoning of the same answer");
+        return wrong(fmt::format("{}.{}", path, name),
+                     "is not the same as the other reasoning of this answer; give one");
       }
       reasoning = found;
     }
@@ -288,7 +289,7 @@ constexpr struct {
   const char* name;
   const char* instead;
 } kOwnVariables[] = {
-    {"messages", "pass the messages as such"},
+    {"messages", "they are a member of the request"},
     {"add_generation_prompt", "it is an option of the request"},
     {"bos_token", "it is the model file's own"},
     {"eos_token", "it is the model file's own"},
@@ -315,10 +316,9 @@ Result<void> check_variables(Conversation* conversation) {
   const auto tools = variables.find("tools");
   if (tools == variables.end()) return {};
   if (!conversation->tools.is_null()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "the additional template variables must not contain \"tools\" beside the tools that "
-        "are given as such");
+    return fail(ErrorCode::kInvalidArgument,
+                "the additional template variables must not contain \"tools\", because the request "
+                "has tools; give them once");
   }
   conversation->tools = *tools;
   variables.erase(tools);

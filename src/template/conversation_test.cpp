@@ -114,12 +114,12 @@ TEST(ChatRequest, NamesWhatIsWrong) {
       {R"([{"role": "user", "content": [{"type": "text", "text": 1}]}])",
        "messages[0].content[0].text must be a string, but is a number"},
       {R"([{"role": "user", "content": [{"type": "text", "text": "x", "size": 1}]}])",
-       "messages[0].content[0].size is not a member that is known here"},
+       "messages[0].content[0].size is not a known member"},
       {R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])",
        "messages[0].content[0].type is \"image_url\", but only parts of the type \"text\" can be "
        "read"},
       {R"([{"role": "user", "content": "x", "contents": "y"}])",
-       "messages[0].contents is not a member of a message that is known here"},
+       "messages[0].contents is not a known member of a message"},
       {R"([{"role": "user", "content": "x", "name": 1}])",
        "messages[0].name must be a string, but is a number"},
       {R"([{"role": "user", "content": "x", "tool_calls": []}])",
@@ -135,7 +135,7 @@ TEST(ChatRequest, NamesWhatIsWrong) {
       {R"([{"role": "assistant", "content": "x", "refusal": "no"}])",
        "messages[0].refusal cannot be rendered; leave it out"},
       {R"([{"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "b"}])",
-       "messages[0].reasoning is another reasoning of the same answer"},
+       "messages[0].reasoning is not the same as the other reasoning of this answer; give one"},
       {R"([{"role": "assistant", "tool_calls": [{"id": "1"}]}])",
        "messages[0].tool_calls[0].function is missing"},
       {R"([{"role": "assistant", "tool_calls": [{"type": "custom", "function": {}}]}])",
@@ -174,17 +174,17 @@ TEST(ChatRequest, NamesWhatIsWrongWithToolsAndVariables) {
        "tools[0].function.name is \"a b\", but a tool's name is made of letters, digits, \"_\", "
        "\"-\" and \".\""},
       {R"([{"type": "function", "function": {"name": "f"}, "cache": 1}])", "",
-       "tools[0].cache is not a member that is known here"},
+       "tools[0].cache is not a known member"},
       {"", "[1]", "the additional template variables must be one JSON object"},
       {"", R"({"messages": []})",
-       "the additional template variables must not contain \"messages\"; pass the messages as "
-       "such"},
+       "the additional template variables must not contain \"messages\"; they are a member of "
+       "the request"},
       {"", R"({"pad_token": ""})",
        "the additional template variables must not contain \"pad_token\"; it is the model file's "
        "own"},
       {"[]", R"({"tools": []})",
-       "the additional template variables must not contain \"tools\" beside the tools that are "
-       "given as such"},
+       "the additional template variables must not contain \"tools\", because the request has "
+       "tools; give them once"},
       {"", R"({"tools": [1]})", "tools[0] must be an object, but is a number"},
   };
   for (const auto& one : kCases) {
