@@ -267,6 +267,11 @@ TEST(ChatAfterAnswer, RendersWhatFollowsTheAnswerOnly) {
       prompt_of(*model, {.messages = "[]", .add_generation_prompt = false, .after_answer = true})
           .text(),
       "<|eot_id|>");
+  // The call that a result belongs to may be in the answer.
+  const std::string result = R"([{"role": "tool", "tool_call_id": "call_1", "content": "sunny"}])";
+  EXPECT_NE(prompt_of(*model, {.messages = result, .after_answer = true}).text().find("sunny"),
+            std::string::npos);
+  EXPECT_FALSE(render_chat(*model, ChatRequest{.messages = result}));
   // A template that puts the system message in front of everything has no place for a new one.
   const auto first = with_template(
       "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"

@@ -40,7 +40,7 @@ struct ChatRequest {
   //   content            a string, or an array of parts {"type": "text", "text": ...}; null or
   //                      absent only in an answer that has tool_calls or reasoning
   //   name               optional; of a tool's result: the tool's name
-  //   tool_call_id       of a tool's result: the id of an earlier call
+  //   tool_call_id       of a tool's result: the id of an earlier call (with after_answer: any)
   //   tool_calls         of an answer: [{"id", "type": "function", "function": {"name",
   //                      "arguments"}}]; arguments is a JSON object, or a string that holds one
   //   reasoning_content  of an answer: what the model thought ("reasoning" and "thinking" are

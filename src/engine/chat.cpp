@@ -146,7 +146,8 @@ std::string ChatPrompt::text() const {
 
 Result<ChatPrompt> render_chat(const Model& model, const ChatRequest& request) {
   CULET_TRY(chat::Conversation conversation,
-            chat::read_conversation(request.messages, request.tools, request.variables));
+            chat::read_conversation(request.messages, request.tools, request.variables,
+                                    request.after_answer));
   return render(model.impl().loaded(), std::move(conversation),
                 {request.add_generation_prompt, request.after_answer});
 }

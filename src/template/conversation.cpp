@@ -107,6 +107,8 @@ Result<Json> parse_arguments(const std::string& text, const std::string& path) {
 
 class Checker {
  public:
+  explicit Checker(bool after_answer) : after_answer_(after_answer) {}
+
   Result<void> check_messages(const Json& messages) {
     if (!messages.is_array()) {
       return wrong("messages", "must be an array, but is " + kind_of(messages));
@@ -186,7 +188,7 @@ class Checker {
       return wrong(path, "belongs to messages of the role \"tool\" only");
     }
     CULET_TRY_VOID(check_string(id, path));
-    if (ids_.count(string_of(id)) != 0) return {};
+    if (after_answer_ || ids_.count(string_of(id)) != 0) return {};
     return wrong(path, fmt::format("is {}, but no call in a message before it has this id",
                                    in_quotes(string_of(id))));
   }
@@ -253,6 +255,7 @@ class Checker {
     return wrong(path + ".content", content != nullptr ? "is null" : "is missing");
   }
 
+  bool after_answer_;
   std::set<std::string, std::less<>> ids_;  // of the calls so far
 };
 
@@ -325,8 +328,8 @@ Result<void> check_variables(Conversation* conversation) {
   return {};
 }
 
-Result<void> check(Conversation* conversation) {
-  CULET_TRY_VOID(Checker().check_messages(conversation->messages));
+Result<void> check(Conversation* conversation, bool after_answer) {
+  CULET_TRY_VOID(Checker(after_answer).check_messages(conversation->messages));
   CULET_TRY_VOID(check_variables(conversation));
   CULET_TRY_VOID(check_tools(conversation->tools));
   if (conversation->tools.empty()) conversation->tools = nullptr;
@@ -511,7 +514,7 @@ bool is_blank(const Json& json) {
 }  // namespace
 
 Result<Conversation> read_conversation(std::string_view messages, std::string_view tools,
-                                       std::string_view variables) {
+                                       std::string_view variables, bool after_answer) {
   Conversation out;
   CULET_TRY(out.messages, parse(messages, "messages"));
   if (!tools.empty()) {
@@ -520,7 +523,7 @@ Result<Conversation> read_conversation(std::string_view messages, std::string_vi
   if (!variables.empty()) {
     CULET_TRY(out.variables, parse(variables, "the additional template variables"));
   }
-  CULET_TRY_VOID(check(&out));
+  CULET_TRY_VOID(check(&out, after_answer));
   return out;
 }
 
@@ -530,7 +533,7 @@ Result<Conversation> make_conversation(Json messages, std::string_view variables
   if (!variables.empty()) {
     CULET_TRY(out.variables, parse(variables, "the additional template variables"));
   }
-  CULET_TRY_VOID(check(&out));
+  CULET_TRY_VOID(check(&out, false));
   return out;
 }
 

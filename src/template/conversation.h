@@ -21,11 +21,12 @@ struct Conversation {
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
 };
 
-// Reads and checks JSON texts; an empty `tools` or `variables` is none.
+// Reads and checks JSON texts; an empty `tools` or `variables` is none. after_answer: the messages
+// follow an answer that is not among them, so results may name calls that are not there.
 // Errors: kInvalidArgument, kUnsupported (parts that are not text), kExhausted; they begin with the
 // path of the member.
 Result<Conversation> read_conversation(std::string_view messages, std::string_view tools,
-                                       std::string_view variables);
+                                       std::string_view variables, bool after_answer = false);
 // The same checks for messages that the program made and the text of variables.
 Result<Conversation> make_conversation(nlohmann::ordered_json messages, std::string_view variables);
 
