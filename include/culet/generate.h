@@ -89,9 +89,9 @@ struct Failed {
   Cost cost;
 };
 using Event = std::variant<Started, PromptProgress, TextDelta, Appended, Finished, Failed>;
-// Return false to stop: Finished{kCancelled} follows. The value is ignored after Finished, Failed and
-// the text that was held back until the end (id -1). Callbacks may read and fork the session, but
-// must not change it, and must not throw.
+// Return false to stop: Finished{kCancelled} follows. The value is ignored after Finished, Failed
+// and the text that was held back until the end (id -1). Callbacks may read and fork the session,
+// but must not change it, and must not throw.
 using EventFn = std::function<bool(const Event&)>;
 
 // Appends the prompt and generates until an end-of-generation token, a stop text, max_tokens or a
