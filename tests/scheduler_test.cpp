@@ -242,8 +242,8 @@ TEST(Steps, NobodyIsForgotten) {
 TEST(Steps, PromptsAreReadBesideAnyNumberOfAnswers) {
   const auto model = load(llama());
   for (const int32_t answers : {4, 64, 100}) {
+    std::vector<std::unique_ptr<Job>> jobs;  // sessions outlive the scheduler that still has them
     const auto scheduler = scheduler_of(model, answers == 4 ? 4 : 0);
-    std::vector<std::unique_ptr<Job>> jobs;
     for (int32_t i = 0; i < answers; ++i) {
       jobs.push_back(std::make_unique<Job>(model, 1, static_cast<unsigned>(i)));
       jobs.back()->options = sampled(1000, static_cast<uint64_t>(i));
@@ -404,8 +404,8 @@ TEST(Ends, CallbacksMayCancelTheirOwnSequence) {
 
 TEST(Ends, ACallbackMayCancelAnyOtherBeforeThePass) {
   const auto model = load(llama());
-  const auto scheduler = scheduler_of(model);
   Job first(model, 10, 1), second(model, 10, 2);
+  const auto scheduler = scheduler_of(model);
   const SequenceId id = submit(*scheduler, first.request());
   auto request = second.request();
   request.on_event = [&](const Event& event) {
