@@ -36,7 +36,7 @@ template <class T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};
   const char* end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, value);
+  const auto [at, error] = std::from_chars(end - text.size(), end, value);
   return error == std::errc() && at == end && !text.empty() ? std::optional(value) : std::nullopt;
 }
 
@@ -70,8 +70,8 @@ Help run_help() {
             "culet run model.gguf --system \"Answer in one word.\" \"Capital of France?\" --temp 0",
             "culet run model.gguf --raw \"Once upon a time\" -n 100 --seed 7",
             "culet run model.gguf --jsonl \"Hello\" | jq -r 'select(.event==\"text\").text'",
-            "culet run model.gguf \"Hello\" --save talk && culet run model.gguf \"And then?\" "
-            "--resume talk",
+            ("culet run model.gguf \"Hello\" --save talk && culet run model.gguf \"And then?\" "
+             "--resume talk"),
             "git diff | culet run model.gguf -q --ctx 8192"})}};
 }
 
@@ -92,8 +92,8 @@ Help score_help() {
                 "arrives,\nand the last line also says how many tokens were evicted."},
        examples({"culet score model.gguf book.txt | tail -1",
                  "tail -f log.txt | culet score model.gguf --stream --top 0",
-                 "culet score model.gguf --stream part1.txt --save day1 && culet score model.gguf "
-                 "--stream part2.txt --resume day1",
+                 ("culet score model.gguf --stream part1.txt --save day1 && culet score model.gguf "
+                  "--stream part2.txt --resume day1"),
                  "echo -n \"The sky is blue\" | culet score model.gguf --top 3",
                  "echo \"[1, 504, 33059]\" | culet score model.gguf --ids --precise --kv f32"})}};
 }
