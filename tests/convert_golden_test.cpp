@@ -554,6 +554,7 @@ Published gemma4(const std::string& name) {
   text["rms_norm_eps"] = p.real("attention.layer_norm_rms_epsilon");
   text["sliding_window"] = p.number("attention.sliding_window");
   text["num_kv_shared_layers"] = p.number("attention.shared_kv_layers");
+  text["vocab_size_per_layer_input"] = p.config["vocab_size"];
   text["hidden_size_per_layer_input"] = p.number("embedding_length_per_layer_input");
   text["final_logit_softcapping"] = p.real("final_logit_softcapping");
   text["rope_parameters"] = {
@@ -1033,6 +1034,7 @@ TEST_F(DenseLayers, OthersAreRefusedByName) {
   EXPECT_NE(refusal_of(in).find("'3_Dense.linear.bias' is not known"), std::string::npos);
   write_safetensors(in + "/3_Dense/model.safetensors", {});
   EXPECT_NE(refusal_of(in).find("'3_Dense.linear.weight' is missing"), std::string::npos);
+  write_layer(in, 1, matrix(width, width));
   write_text(in + "/sentence_bert_config.json", R"({"do_lower_case": true})");
   EXPECT_NE(refusal_of(in).find("lower case"), std::string::npos);
   const std::string other = published(bert());
@@ -1062,7 +1064,8 @@ TEST_F(DenseLayers, PoolingsThatAreNotKnownAreRefused) {
   for (const auto& [settings, what] : std::map<std::string, std::string>{
            {R"({"pooling_mode_cls_token": true, "pooling_mode_lasttoken": true})", "at once"},
            {R"({"pooling_mode_max_tokens": true})", "of the kinds of pooling only"},
-           {R"({"pooling_mode": "cls"})", "none of the kinds"},
+           {R"({"pooling_mode": "weightedmean"})", "none of the kinds"},
+           {R"({"pooling_mode": ["cls", "mean"]})", "none of the kinds"},
            {R"({"pooling_mode_mean_tokens": true, "word_embedding_dimension": 77})", "77"}}) {
     write_text(in + "/1_Pooling/config.json", settings);
     EXPECT_NE(refusal_of(in).find(what), std::string::npos) << settings << ": " << refusal_of(in);
@@ -1120,8 +1123,8 @@ TEST_F(Convert, WhatIsNotKnownIsRefusedByName) {
   p.weights["model.layers.0.self_attn.sinks"] = {{1}, {0}};
   EXPECT_NE(refusal(p).find("'model.layers.0.self_attn.sinks' is not known for the family"),
             std::string::npos);
-  p = llama("llama");
-  p.config.erase("rms_norm_eps");
+  p = qwen("qwen3", "Qwen3ForCausalLM");
+  p.config["rms_norm_eps"] = nullptr;
   EXPECT_NE(refusal(p).find("the configuration has no rms_norm_eps"), std::string::npos);
 }
 

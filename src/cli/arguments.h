@@ -114,6 +114,7 @@ struct ConvertArguments {
   ModelArguments model;  // threads, and how the new file is looked at
   std::string folder, out, type, family;
   std::vector<TensorTypeRule> keep;
+  std::vector<std::string> ignore_config;
   bool json = false, quiet = false;
 };
 

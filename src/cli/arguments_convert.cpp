@@ -117,6 +117,13 @@ void declare_convert(CLI::App* command, ConvertArguments* convert) {
   add_keep(command, &convert->keep);
   command->add_option("--family", convert->family, "A family file, instead of the built-in one")
       ->type_name("FILE");
+  command
+      ->add_option("--ignore-config", convert->ignore_config,
+                   "A member of the configuration files that changes nothing, though the family does "
+                   "not know it; may be given several times")
+      ->type_name("NAME")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_threads(command, &convert->model, "Options");
   add_arch_dir(command, &convert->model.options.arch_dir);
   add_output(command, &convert->json, &convert->quiet);

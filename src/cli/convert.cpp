@@ -16,6 +16,7 @@ Result<WrittenModel> convert(const ConvertArguments& arguments, const InterruptW
   StatusLine status(!arguments.quiet);
   ConvertOptions options{.type = arguments.type, .keep = arguments.keep};
   options.family = arguments.family;
+  options.ignore_config = arguments.ignore_config;
   options.threads = arguments.model.options.threads;
   options.progress = [&](const Progress& p) {
     status.show(fmt::format("Converting: {} %", p.total ? 100 * p.done / p.total : 100));

@@ -16,9 +16,10 @@ namespace culet::convert {
 
 class Checkpoint {
  public:
-  // Opens what the folder has; its tensors get names that begin so. Errors: kNotFound (no
-  // safetensors, or a file of the index is not there), kCorrupt (a tensor twice, or not in the file
-  // that the index says).
+  // Opens what the folder has: the files of its index, else model.safetensors, else every file of
+  // safetensors. Its tensors get names that begin so. Errors: kNotFound (no safetensors, or a file
+  // of the index is not there), kCorrupt (a tensor twice, or not there though the index says so),
+  // kUnsupported (an index and another model.safetensors).
   Result<void> add_folder(const std::string& folder, const std::string& prefix);
 
   const format::SafeTensor* find(std::string_view name) const;  // nullptr: absent
@@ -26,6 +27,8 @@ class Checkpoint {
   const std::map<std::string, const format::SafeTensor*, std::less<>>& tensors() const {
     return tensors_;
   }
+  // Files of safetensors in the folder that are no part of the model.
+  const std::vector<std::string>& unread() const { return unread_; }
   uint64_t bytes() const;                  // of all tensors
   std::vector<std::string> paths() const;  // of the files
   // Puts another name in the place of each: rename(name) gives it.
@@ -40,6 +43,7 @@ class Checkpoint {
 
   std::deque<format::SafetensorsFile> files_;  // pointers into them stay
   std::map<std::string, const format::SafeTensor*, std::less<>> tensors_;
+  std::vector<std::string> unread_;
 };
 
 template <class F>

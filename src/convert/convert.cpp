@@ -4,9 +4,11 @@
 
 #include "base/files.h"
 #include "base/float_mode.h"
+#include "base/utf8.h"
 #include "convert/family.h"
 #include "convert/folder.h"
 #include "convert/mapping.h"
+#include "convert/members.h"
 #include "convert/output.h"
 #include "convert/stream.h"
 #include "convert/threads.h"
@@ -16,6 +18,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <map>
 
@@ -48,11 +51,36 @@ Scope scope_of(const Family& family, const Folder& folder) {
     scope.look_first_in(&*text);
   }
   for (const auto& [name, value] : family.definitions) scope.define(name, value);
+  for (const DefaultRow& row : family.defaults) scope.set_default(row.name, row.value, row.when);
+  for (const auto& [a, b] : family.aliases) scope.alias(a, b);
   scope.name("tokenizer_config", &folder.settings);
   scope.name("generation_config", &folder.generation);
   scope.name("pooling", &folder.pooling);
   scope.name("dense", &folder.dense);
+  const Checkpoint& checkpoint = folder.checkpoint;
+  scope.ask_about_tensors(
+      {[&checkpoint](std::string_view name) { return checkpoint.find(name) != nullptr; },
+       [&checkpoint](std::string_view a, std::string_view b) {
+         const format::SafeTensor *const x = checkpoint.find(a), *const y = checkpoint.find(b);
+         return x != nullptr && y != nullptr && x->dtype == y->dtype && x->shape == y->shape &&
+                std::memcmp(x->data, y->data, x->bytes) == 0;
+       }});
   return scope;
+}
+
+// The files whose members the family must account for.
+std::vector<ConfigFile> configuration_of(const Folder& folder) {
+  std::vector<ConfigFile> files{
+      {"config.json", "", &folder.config},
+      {"generation_config.json", "generation_config.", &folder.generation},
+      {folder.pooling_file, "pooling.", &folder.pooling}};
+  for (size_t i = 0; i < folder.dense_files.size(); ++i) {
+    files.push_back({folder.dense_files[i], "dense.", &folder.dense[i]});
+  }
+  for (const ModuleFile& module : folder.modules) {
+    files.push_back({module.file, module.prefix, &module.json});
+  }
+  return files;
 }
 
 Result<int64_t> layers_of(const Scope& scope) {
@@ -203,6 +231,18 @@ Result<void> MetadataBuilder::add_each(const MetaRow& row, const std::string& ke
   return {};
 }
 
+// The ids of special tokens, which may stand in the configuration of the text part alone.
+nlohmann::ordered_json with_token_ids(const nlohmann::ordered_json& config) {
+  nlohmann::ordered_json out = config;
+  const auto text = config.find("text_config");
+  if (text == config.end() || !text->is_object()) return out;
+  for (const auto& [name, value] : text->items()) {
+    if (!name.ends_with("_token_id")) continue;
+    if (!out.contains(name) || out[name].is_null()) out[name] = value;
+  }
+  return out;
+}
+
 Result<format::GgufMetadata> metadata_of(const Family& family, const Scope& scope,
                                          const Folder& folder, int64_t layers, uint32_t file_type,
                                          uint64_t rows, std::vector<std::string>* notes) {
@@ -214,8 +254,9 @@ Result<format::GgufMetadata> metadata_of(const Family& family, const Scope& scop
   const auto or_null = [](const nlohmann::ordered_json& json) {
     return json.is_null() ? nullptr : &json;
   };
+  const nlohmann::ordered_json config = with_token_ids(folder.config);
   const TokenizerFiles files{
-      or_null(folder.tokenizer),  or_null(folder.settings), &folder.config,
+      or_null(folder.tokenizer),  or_null(folder.settings), &config,
       or_null(folder.generation), folder.sentencepiece,     folder.chat_template};
   const TokenizerOptions options{rows, family.tokenizer, family.pre_tokenizer, family.visible};
   CULET_TRY_VOID(add_tokenizer(files, options, &metadata, notes));
@@ -304,14 +345,22 @@ Result<WrittenModel> write_converted(const std::string& path, const std::string&
   sources.insert(sources.end(), folder.files.begin(), folder.files.end());
   sources.push_back(options.family);
   CULET_TRY_VOID(check_not_a_source(out, sources, path));
+  CULET_TRY_VOID(rename_tensors(family, &folder.checkpoint));
   const Scope scope = scope_of(family, folder);
   CULET_TRY(const int64_t layers, layers_of(scope));
   CULET_TRY_VOID(check_requirements(family, scope, layers));
-  CULET_TRY_VOID(rename_tensors(family, &folder.checkpoint));
   CULET_TRY(Plan plan, plan_tensors(family, scope, folder, layers, options));
+  CULET_TRY_VOID(check_shapes(family, scope, layers, plan.tensors));
   CULET_TRY(const format::GgufMetadata metadata,
             metadata_of(family, scope, folder, layers, plan.choice.file_type, plan.rows,
                         &plan.choice.notes));
+  const std::vector<ConfigFile> files = configuration_of(folder);
+  CULET_TRY_VOID(check_members(family, scope, files, options.ignore_config, &plan.choice.notes));
+  for (const std::string& file : folder.checkpoint.unread()) {
+    plan.choice.notes.push_back(
+        fmt::format("not read: {}, which is no part of the model by its index or name",
+                    base::utf8_shown(file)));
+  }
   CULET_TRY(format::GgufWriter writer, format::GgufWriter::create(out, metadata, plan.made));
   WrittenModel written{.path = out, .type = plan.type, .bytes = writer.file_bytes()};
   written.source_bytes = folder.checkpoint.bytes();

@@ -45,16 +45,23 @@ Value from_json(const Json* json, const std::string& name) {
   return {std::make_shared<JsonPart>(json)};
 }
 
-const Json* member_or_null(const Json* object, std::string_view name) {
+const Json* member_or_absent(const Json* object, std::string_view name) {
   if (object == nullptr || !object->is_object()) return nullptr;
   const auto at = object->find(name);
   return at == object->end() ? nullptr : &*at;
 }
 
-Value member_of(const Value& of, std::string_view name) {
-  if (of.is_none()) return of;
-  const auto* const part = of.thing<JsonPart>();
-  return from_json(part ? member_or_null(&part->json(), name) : nullptr, std::string(name));
+bool is_plain(const Json& json) { return !json.is_object() && !json.is_array(); }
+
+// The member that is called by a number, perhaps with zeros in front: "5" or "05".
+const Json* numbered_member(const Json& object, double number) {
+  if (!object.is_object()) return nullptr;
+  for (const auto& [name, value] : object.items()) {
+    if (name.empty() || name.size() > 9) continue;
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (std::stoi(name) == number) return &value;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -89,14 +96,31 @@ class Scope::Names : public expr::Host {
 
   Result<Value> before_default(const Expr& e) override { return evaluator_.eval(e); }
 
-  std::string functions() const override { return "has, first"; }
+  std::string functions() const override {
+    return "has, first, count, same, numbered, has_tensor, same_tensors";
+  }
   Result<std::optional<Value>> call(const Expr& e) override {
-    if (e.text == "has" && e.kids.size() == 1) {
-      CULET_TRY(const Value of, evaluator_.eval(*e.kids[0]));
-      return Value{!of.is_none()};
+    struct Function {
+      std::string_view name;
+      size_t operands;
+      Result<std::optional<Value>> (Names::*call)(const std::vector<Value>&, const Expr&);
+    };
+    static constexpr Function kFunctions[] = {{"has", 1, &Names::has},
+                                              {"first", 2, &Names::first},
+                                              {"count", 1, &Names::count},
+                                              {"same", 2, &Names::same},
+                                              {"numbered", 2, &Names::numbered},
+                                              {"has_tensor", 1, &Names::has_tensor},
+                                              {"same_tensors", 2, &Names::same_tensors}};
+    for (const Function& function : kFunctions) {
+      if (function.name != e.text || function.operands != e.kids.size()) continue;
+      std::vector<Value> operands;
+      for (const auto& kid : e.kids) {
+        CULET_TRY(operands.emplace_back(), evaluator_.eval(*kid));
+      }
+      return (this->*function.call)(operands, e);
     }
-    if (e.text != "first" || e.kids.size() != 2) return std::optional<Value>();
-    return first(e);
+    return std::optional<Value>();
   }
 
   Result<Value> other(const Expr& e) override {
@@ -127,13 +151,71 @@ class Scope::Names : public expr::Host {
       return result;
     }
     if (const auto at = scope_.objects_.find(word); at != scope_.objects_.end()) {
-      return from_json(at->second, word);
+      return found(at->second, word);
     }
+    return of_configuration(e, word);
+  }
+
+  // A member of the configuration under any of its names. Others that say the same are read too.
+  Result<Value> of_configuration(const Expr& e, const std::string& word) {
+    std::vector<std::string_view> names{word};
+    if (const auto at = scope_.aliases_.find(word); at != scope_.aliases_.end()) {
+      names.insert(names.end(), at->second.begin(), at->second.end());
+    }
+    const Json* first = nullptr;
     for (const Json* config : scope_.configs_) {
-      Value found = from_json(member_or_null(config, word), word);
-      if (!found.is_none()) return found;
+      for (const std::string_view name : names) {
+        const Json* json = member_or_absent(config, name);
+        if (json == nullptr) continue;
+        if (first == nullptr) {
+          first = json;
+        } else if (*json == *first) {
+          mark_all(*json);
+        }
+      }
+    }
+    if (first != nullptr) return found(first, word);
+    return of_defaults(e, word);
+  }
+
+  Result<Value> of_defaults(const Expr& e, const std::string& word) {
+    const auto at = scope_.defaults_.find(word);
+    if (at == scope_.defaults_.end()) return Value{Absent{word}};
+    if (std::find(open_.begin(), open_.end(), word) != open_.end()) {
+      return error(e, fmt::format("the default of {} needs itself", word));
+    }
+    open_.push_back(at->first);
+    Result<Value> result = chosen(at->second, word);
+    open_.pop_back();
+    return result;
+  }
+  Result<Value> chosen(const std::vector<Default>& rows, const std::string& word) {
+    for (const Default& row : rows) {
+      if (row.when) {
+        CULET_TRY(const Value holds, evaluator_.eval(row.when->root()));
+        const bool* flag = holds.flag();
+        if (flag == nullptr || !*flag) continue;
+      }
+      return evaluator_.eval(row.value.root());
     }
     return Value{Absent{word}};
+  }
+
+  // What lies in JSON, now read.
+  Value found(const Json* json, const std::string& name) {
+    if (json != nullptr && is_plain(*json)) scope_.read_->insert(json);
+    return from_json(json, name);
+  }
+  void mark_all(const Json& json) {
+    scope_.read_->insert(&json);
+    if (is_plain(json)) return;
+    for (const Json& part : json) mark_all(part);
+  }
+
+  Value member_of(const Value& of, std::string_view name) {
+    if (of.is_none()) return of;
+    const auto* const part = of.thing<JsonPart>();
+    return found(part ? member_or_absent(&part->json(), name) : nullptr, std::string(name));
   }
 
   Result<const Json*> array(const Value& of, const Expr& e) const {
@@ -150,21 +232,69 @@ class Scope::Names : public expr::Host {
     CULET_TRY(const Json* json, array(of, e));
     CULET_TRY(const double number, evaluator_.to_number(index, *e.kids[1]));
     const bool inside = number >= 0 && number < double(json->size());
-    return from_json(inside ? &(*json)[size_t(number)] : nullptr,
-                     fmt::format("element {} of an array of {}", number, json->size()));
+    return found(inside ? &(*json)[size_t(number)] : nullptr,
+                 fmt::format("element {} of an array of {}", number, json->size()));
+  }
+
+  // -------- functions: their operands, evaluated
+  using Operands = std::vector<Value>;
+
+  Result<std::optional<Value>> has(const Operands& of, const Expr&) {
+    return Value{!of[0].is_none()};
   }
 
   // The position of the first element that is equal to a value.
-  Result<std::optional<Value>> first(const Expr& e) {
-    CULET_TRY(Value of, evaluator_.eval(*e.kids[0]));
-    CULET_TRY(Value wanted, evaluator_.eval(*e.kids[1]));
-    if (of.is_none()) return of;
-    if (wanted.is_none()) return wanted;
-    CULET_TRY(const Json* json, array(of, e));
-    for (size_t i = 0; i < json->size(); ++i) {
-      if (expr::equal(from_json(&(*json)[i], ""), wanted)) return Value{double(i)};
+  Result<std::optional<Value>> first(const Operands& of, const Expr& e) {
+    for (const Value& operand : of) {
+      if (operand.is_none()) return operand;
     }
-    return Value{Absent{fmt::format("element {}", wanted.show())}};
+    CULET_TRY(const Json* json, array(of[0], e));
+    mark_all(*json);
+    for (size_t i = 0; i < json->size(); ++i) {
+      if (expr::equal(from_json(&(*json)[i], ""), of[1])) return Value{double(i)};
+    }
+    return Value{Absent{fmt::format("element {}", of[1].show())}};
+  }
+
+  Result<std::optional<Value>> count(const Operands& of, const Expr& e) {
+    if (of[0].is_none()) return of[0];
+    CULET_TRY(const Json* json, array(of[0], e));
+    return Value{double(json->size())};
+  }
+
+  // Whether two parts of the configuration are there and say the same.
+  Result<std::optional<Value>> same(const Operands& of, const Expr&) {
+    const auto *const a = of[0].thing<JsonPart>(), *const b = of[1].thing<JsonPart>();
+    if (a == nullptr || b == nullptr) return Value{expr::equal(of[0], of[1])};
+    return Value{a->json() == b->json()};
+  }
+
+  Result<std::optional<Value>> numbered(const Operands& of, const Expr& e) {
+    if (of[0].is_none()) return of[0];
+    CULET_TRY(const double number, evaluator_.to_number(of[1], *e.kids[1]));
+    const auto* const part = of[0].thing<JsonPart>();
+    return found(part ? numbered_member(part->json(), number) : nullptr,
+                 fmt::format("member {}", number));
+  }
+
+  Result<std::optional<Value>> has_tensor(const Operands& of, const Expr& e) {
+    CULET_TRY(const std::string name, tensor_name(of[0], e));
+    return Value{scope_.tensors_.has && scope_.tensors_.has(name)};
+  }
+  Result<std::optional<Value>> same_tensors(const Operands& of, const Expr& e) {
+    CULET_TRY(const std::string a, tensor_name(of[0], e));
+    CULET_TRY(const std::string b, tensor_name(of[1], e));
+    return Value{scope_.tensors_.same && scope_.tensors_.same(a, b)};
+  }
+  // A name in which {i} is the layer.
+  Result<std::string> tensor_name(const Value& of, const Expr& e) const {
+    const std::string* text = of.text();
+    if (text == nullptr) return error(e, "a name of a tensor, in quotes, is needed here");
+    std::string name = *text;
+    if (const size_t at = name.find("{i}"); at != std::string::npos && index_) {
+      name.replace(at, 3, std::to_string(*index_));
+    }
+    return name;
   }
 
   const Scope& scope_;
@@ -173,6 +303,11 @@ class Scope::Names : public expr::Host {
   std::vector<std::string_view> open_;  // definitions being evaluated
   int steps_ = 0, depth_ = 0;
 };
+
+void Scope::alias(const std::string& a, const std::string& b) {
+  aliases_[a].push_back(b);
+  aliases_[b].push_back(a);
+}
 
 Result<Expression> Expression::parse(std::string_view text) {
   return parse({{"expression", std::string(text), 0}}, 0, 0, text);

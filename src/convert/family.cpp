@@ -88,6 +88,10 @@ class FamilyParser {
   Result<void> values(std::string_view rest);
   Result<void> drop(std::string_view rest);
   Result<void> without(std::string_view rest);
+  Result<void> member(std::string_view rest, bool is_note);
+  Result<void> set_default(std::string_view rest);
+  Result<void> alias(std::string_view rest);
+  Result<void> shape(std::string_view rest);
 
   Result<Expression> expression(std::string_view text) const;
   // "... when EXPRESSION": cut off and parsed.
@@ -147,6 +151,10 @@ Result<void> FamilyParser::statement(std::string_view line, int depth) {
   if (word == "values") return values(line);
   if (word == "drop") return drop(line);
   if (word == "without") return without(line);
+  if (word == "harmless" || word == "note") return member(line, word == "note");
+  if (word == "default") return set_default(line);
+  if (word == "alias") return alias(line);
+  if (word == "shape") return shape(line);
   return wrong(fmt::format("there is no statement '{}'", word));
 }
 
@@ -293,6 +301,59 @@ Result<void> FamilyParser::without(std::string_view rest) {
       return wrong(fmt::format("there is no tensor '{}' so far", name));
     }
   }
+  return {};
+}
+
+// harmless NAME, ... [when EXPRESSION] : REASON
+// note NAME, ... [when EXPRESSION] : SENTENCE
+Result<void> FamilyParser::member(std::string_view rest, bool is_note) {
+  std::string_view names = cut(&rest, " : ");
+  CULET_TRY(const std::optional<Expression> when, condition(&names));
+  if (names.empty() || rest.empty()) {
+    return wrong(fmt::format("'{}' needs NAME, ... : REASON", is_note ? "note" : "harmless"));
+  }
+  // A later file's rows decide before those that it includes.
+  std::vector<MemberRow> rows;
+  for (const std::string& name : words_of(names)) {
+    rows.push_back({name, is_note, when, std::string(rest), location()});
+  }
+  out_.members.insert(out_.members.begin(), rows.begin(), rows.end());
+  return {};
+}
+
+// default NAME = EXPRESSION [when EXPRESSION]
+Result<void> FamilyParser::set_default(std::string_view rest) {
+  CULET_TRY(std::optional<Expression> when, condition(&rest));
+  const std::string_view name = cut(&rest, "=");
+  if (name.empty() || rest.empty()) return wrong("'default' needs NAME = EXPRESSION");
+  CULET_TRY(Expression value, expression(rest));
+  std::erase_if(out_.defaults,
+                [&](const DefaultRow& row) { return row.name == name && row.file != file_; });
+  out_.defaults.push_back({std::string(name), std::move(value), std::move(when), file_});
+  return {};
+}
+
+// alias NAME = NAME
+Result<void> FamilyParser::alias(std::string_view rest) {
+  const std::string_view name = cut(&rest, "=");
+  if (name.empty() || rest.empty()) return wrong("'alias' needs NAME = NAME");
+  out_.aliases.emplace_back(name, rest);
+  return {};
+}
+
+// shape TENSOR = SIZE x SIZE ... [when EXPRESSION]
+Result<void> FamilyParser::shape(std::string_view rest) {
+  CULET_TRY(std::optional<Expression> when, condition(&rest));
+  const std::string_view name = cut(&rest, "=");
+  if (name.empty() || rest.empty()) return wrong("'shape' needs TENSOR = SIZE x SIZE");
+  ShapeRow row{std::string(name), {}, std::move(when), location(), file_};
+  while (!rest.empty()) {
+    CULET_TRY(row.sizes.emplace_back(), expression(cut(&rest, " x ")));
+  }
+  std::erase_if(out_.shapes, [&](const ShapeRow& other) {
+    return other.tensor == row.tensor && other.file != file_;
+  });
+  out_.shapes.push_back(std::move(row));
   return {};
 }
 

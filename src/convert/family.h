@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace culet::convert {
@@ -73,6 +74,32 @@ struct Requirement {
   LineName location;
 };
 
+// What a member of a configuration is that no expression reads.
+struct MemberRow {
+  std::string name;  // "NAME" of config.json, "generation_config.NAME", ...; * stands for anything
+  bool is_note;      // true: said in a note; false: changes nothing
+  std::optional<Expression> when;  // with `it`, its value; a value it does not hold for is refused
+  std::string reason;
+  LineName location;
+};
+
+// The value of a member that the configuration does not have.
+struct DefaultRow {
+  std::string name;
+  Expression value;
+  std::optional<Expression> when;
+  int file;
+};
+
+// The shape that a tensor of the file must have, outermost first.
+struct ShapeRow {
+  std::string tensor;
+  std::vector<Expression> sizes;
+  std::optional<Expression> when;
+  LineName location;
+  int file;
+};
+
 struct Rename {
   std::string from, to;  // how names begin
 };
@@ -87,6 +114,10 @@ struct Family {
   std::vector<DropRow> drops;
   std::vector<Requirement> requirements;
   std::vector<Rename> renames;
+  std::vector<MemberRow> members;  // those of the including file first
+  std::vector<DefaultRow> defaults;
+  std::vector<std::pair<std::string, std::string>> aliases;
+  std::vector<ShapeRow> shapes;
   std::string tokenizer;      // kind of a merging tokenizer with byte tokens; "": the usual one
   std::string pre_tokenizer;  // its name, where several have the same steps
   std::vector<std::string> visible;  // special tokens that a text shows

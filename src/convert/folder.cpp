@@ -23,7 +23,30 @@ constexpr const char* kFiles[] = {"config.json",
                                   "generation_config.json",
                                   "modules.json",
                                   "model.safetensors.index.json",
-                                  "sentence_bert_config.json"};
+                                  "config_sentence_transformers.json"};
+
+// What the first module of a sentence encoder is set by; the first that is there counts.
+constexpr const char* kModelSettings[] = {
+    "sentence_bert_config.json",      "sentence_roberta_config.json",
+    "sentence_distilbert_config.json", "sentence_camembert_config.json",
+    "sentence_albert_config.json",    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json"};
+
+// Files that say that the folder is something else than a model with plain weights.
+struct OtherFolder {
+  const char* file;
+  const char* what;
+};
+constexpr OtherFolder kOtherFolders[] = {
+    {"adapter_config.json",
+     "an adapter (LoRA), which is no model of its own; merge it into its base model first (with "
+     "merge_and_unload() of peft), save that and convert the new folder"},
+    {"quantize_config.json",
+     "a model whose weights are quantized (GPTQ); take the folder with BF16 or F16 weights"},
+    {"quant_config.json",
+     "a model whose weights are quantized (AWQ); take the folder with BF16 or F16 weights"},
+    {"hf_quant_config.json",
+     "a model whose weights are quantized; take the folder with BF16 or F16 weights"}};
 
 // A link to nothing, as an unfinished download leaves, and a folder are there: reading them fails.
 bool is_there(const std::string& path) {
@@ -67,21 +90,22 @@ class Modules {
                   file_ + " is not a list of modules that begins with the model (Transformer)");
     }
     for (const Json& module : modules) CULET_TRY_VOID(read_module(module));
-    return check_case();
+    folder_.modules.push_back({"modules.json", "modules.", modules});
+    return read_settings();
   }
 
  private:
-  // "sentence_transformers.models.Pooling": Pooling
+  // "sentence_transformers.models.Pooling": Pooling. "": code of somebody else.
   static std::string kind_of(const Json& module) {
     const std::string type = text_of(member(&module, "type"));
-    return type.substr(type.rfind('.') + 1);
+    return type.starts_with("sentence_transformers.") ? type.substr(type.rfind('.') + 1) : "";
   }
 
   Result<void> read_module(const Json& module) {
     const std::string kind = kind_of(module);
     std::string path = text_of(member(&module, "path"));
     while (path.ends_with('/')) path.pop_back();
-    if (kind == "Normalize") return {};
+    if (kind == "Normalize") return read_normalize(path);
     if (kind == "Transformer" && !seen_model_ && path.empty()) {
       seen_model_ = true;
       return {};
@@ -106,24 +130,41 @@ class Modules {
     const std::string inside = fmt::format("{}/{}", folder_.path, path);
     folder_.files.push_back(inside + "/config.json");
     CULET_TRY(Json settings, read_json(inside + "/config.json"));
+    if (!settings.is_object()) {
+      return fail(ErrorCode::kCorrupt, inside + "/config.json holds no object");
+    }
     if (pooling) {
       folder_.pooling = std::move(settings);
+      folder_.pooling_file = path + "/config.json";
       return {};
     }
+    folder_.dense_files.push_back(path + "/config.json");
     folder_.dense.push_back(std::move(settings));
     return folder_.checkpoint.add_folder(inside, path + ".");
   }
 
-  // Settings of the model's own step.
-  Result<void> check_case() {
-    const std::string file = folder_.path + "/sentence_bert_config.json";
-    CULET_TRY(const Json settings, read_optional_json(file));
-    const Json* lower = member(&settings, "do_lower_case");
-    if (lower == nullptr || *lower != true) return {};
-    return fail(
-        ErrorCode::kUnsupported,
-        file +
-            ": texts are made lower case first (do_lower_case), which a GGUF file cannot express");
+  // Vectors of unit length are the reader's choice, so only what would be odd about it counts.
+  Result<void> read_normalize(const std::string& path) {
+    const bool inside = !path.empty() && !path.starts_with('/') && path.find("..") == std::string::npos;
+    if (!inside) return {};
+    return read_module_file(path + "/config.json", "normalize.");
+  }
+
+  Result<void> read_module_file(const std::string& file, const std::string& prefix) {
+    folder_.files.push_back(folder_.path + "/" + file);
+    CULET_TRY(Json json, read_optional_json(folder_.path + "/" + file));
+    if (!json.is_null()) folder_.modules.push_back({file, prefix, std::move(json)});
+    return {};
+  }
+
+  // Settings of the model's own step, and of the whole.
+  Result<void> read_settings() {
+    for (const char* file : kModelSettings) {
+      if (!is_there(folder_.path + "/" + file)) continue;
+      CULET_TRY_VOID(read_module_file(file, "sentence_bert."));
+      break;
+    }
+    return read_module_file("config_sentence_transformers.json", "sentence_transformers.");
   }
 
   Folder& folder_;
@@ -138,6 +179,14 @@ Result<std::string> Folder::model_class() const {
   if (classes != config.end() && classes->is_array() && classes->size() == 1 &&
       (*classes)[0].is_string()) {
     return (*classes)[0].get<std::string>();
+  }
+  if (classes != config.end() && classes->is_array() && classes->size() > 1) {
+    std::string names;
+    for (const Json& entry : *classes) names += (names.empty() ? "" : ", ") + text_of(&entry);
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{}/config.json names several classes of models (architectures: {}); "
+                            "leave the one that the weights are of",
+                            path, base::utf8_shown(names)));
   }
   return fail(ErrorCode::kCorrupt,
               path + "/config.json does not say which class of models it is (architectures)");
@@ -156,6 +205,11 @@ Result<Folder> open_folder(const std::string& path) {
   folder.name = fs::path(folder.path).filename().string();
   const std::string in = folder.path + "/";
   for (const char* name : kFiles) folder.files.push_back(in + name);
+  for (const OtherFolder& other : kOtherFolders) {
+    if (!is_there(in + other.file)) continue;
+    return fail(ErrorCode::kUnsupported, fmt::format("the folder {} is {} ({} is there)",
+                                                     folder.path, other.what, other.file));
+  }
   if (!is_there(in + "config.json")) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("the folder {} has no config.json; name the folder that a model was "
@@ -163,6 +217,9 @@ Result<Folder> open_folder(const std::string& path) {
                             folder.path));
   }
   CULET_TRY(folder.config, read_json(in + "config.json"));
+  if (!folder.config.is_object()) {
+    return fail(ErrorCode::kCorrupt, in + "config.json holds no object");
+  }
   CULET_TRY(folder.tokenizer, read_optional_json(in + "tokenizer.json"));
   CULET_TRY(folder.settings, read_optional_json(in + "tokenizer_config.json"));
   CULET_TRY(folder.generation, read_optional_json(in + "generation_config.json"));

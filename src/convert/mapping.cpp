@@ -8,9 +8,11 @@
 #include "quant/fp16.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace culet::convert {
@@ -337,6 +339,55 @@ ReadValues MappedTensor::reader() const {
 Result<std::vector<MappedTensor>> map_tensors(const Family& family, const Scope& scope,
                                               int64_t layers, const Checkpoint& checkpoint) {
   return Mapper(family, scope, checkpoint).map(layers);
+}
+
+// ---------------------------------------------------------------- shapes
+
+namespace {
+
+std::string text_of_shape(const std::vector<uint64_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, " x "));
+}
+
+Result<void> check_shape(const ShapeRow& row, const Scope& scope, std::optional<int64_t> layer,
+                         const MappedTensor& tensor) {
+  if (row.when) {
+    CULET_TRY(const bool is_for, scope.holds(*row.when, layer));
+    if (!is_for) return {};
+  }
+  std::vector<uint64_t> wanted;
+  for (const Expression& size : row.sizes) {
+    CULET_TRY(const int64_t value, scope.integer(size, layer));
+    wanted.push_back(uint64_t(value));
+  }
+  if (wanted == tensor.shape) return {};
+  std::string sizes;
+  for (const Expression& size : row.sizes) sizes += (sizes.empty() ? "" : " x ") + size.text();
+  return fail(ErrorCode::kCorrupt,
+              fmt::format("{} is {}, but the configuration says {} ({}), so the weights are "
+                          "of another model or config.json is wrong ({})",
+                          tensor.sources.empty() ? tensor.name
+                                                 : fmt::format("'{}'", tensor.sources[0]->name),
+                          text_of_shape(tensor.shape), text_of_shape(wanted), sizes,
+                          row.location));
+}
+
+}  // namespace
+
+Result<void> check_shapes(const Family& family, const Scope& scope, int64_t layers,
+                          const std::vector<MappedTensor>& tensors) {
+  std::map<std::string_view, const MappedTensor*> by_name;
+  for (const MappedTensor& tensor : tensors) by_name.emplace(tensor.name, &tensor);
+  for (const ShapeRow& row : family.shapes) {
+    const bool each = has_mark(row.tensor, "{i}");
+    for (int64_t layer = 0; layer < (each ? layers : 1); ++layer) {
+      const auto at = by_name.find(with(row.tensor, "{i}", layer));
+      if (at == by_name.end()) continue;
+      CULET_TRY_VOID(check_shape(row, scope, each ? std::optional(layer) : std::nullopt,
+                                 *at->second));
+    }
+  }
+  return {};
 }
 
 }  // namespace culet::convert

@@ -35,4 +35,9 @@ struct MappedTensor {
 Result<std::vector<MappedTensor>> map_tensors(const Family& family, const Scope& scope,
                                               int64_t layers, const Checkpoint& checkpoint);
 
+// Whether the tensors have the shapes that the configuration gives (the family's `shape` rows).
+// Error: kCorrupt, with both shapes.
+Result<void> check_shapes(const Family& family, const Scope& scope, int64_t layers,
+                          const std::vector<MappedTensor>& tensors);
+
 }  // namespace culet::convert
