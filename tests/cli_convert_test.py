@@ -6,6 +6,7 @@ Runs on the tiny models of tests/golden.
 """
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -379,6 +380,193 @@ class Convert(Case):
         self.assertIn("model.safetensors: the data of", self.fails(1, "convert", str(folder), self.out))
         self.assertIn("no type; use", self.fails(2, "convert", str(folder), self.out, "--type", "Q1"))
         self.assertFalse(Path(self.out).exists())
+
+
+DROP = object()                                   # of Field.change(): takes the member away
+
+
+def safetensors(path):
+    """{name: (header entry without its place, bytes)} of a file."""
+    data = Path(path).read_bytes()
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"], data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
+            for name, entry in header.items()}
+
+
+def write_safetensors(path, tensors):
+    header, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+class Field(Case):
+    """Small folders that show faults which users of other engines reported; their SOURCE.md has the right results."""
+    FIELD = GOLDEN / "field"
+
+    def copy(self, case, name="model"):
+        """A copy of the folder under one name, so that general.name is the same."""
+        self.copies = getattr(self, "copies", 0) + 1
+        folder = self.folder / f"copy{self.copies}" / name
+        shutil.copytree(self.FIELD / case, folder)
+        return folder
+
+    def converted(self, folder):
+        out = str(folder) + ".gguf"
+        self.good("convert", str(folder), out)
+        return Path(out)
+
+    def mean(self, model, ids):
+        (self.folder / "ids.json").write_text(json.dumps(ids))
+        done = self.good("score", str(model), str(self.folder / "ids.json"), "--ids", "--precise", "--kv", "f32")
+        return json.loads(done.stdout.splitlines()[-1])["mean_nll"]
+
+    def change(self, folder, **members):
+        config = json.loads((folder / "config.json").read_text())
+        config.update({k: v for k, v in members.items() if v is not DROP})
+        for name in [k for k, v in members.items() if v is DROP]:
+            del config[name]
+        (folder / "config.json").write_text(json.dumps(config))
+
+    # Verifies files.conversion.
+    def test_a_head_of_its_own_counts(self):
+        folder = self.copy("tied-flag-own-head/in")
+        self.assertAlmostEqual(self.mean(self.converted(folder), [5, 6, 7, 8, 9]), 7.840370, delta=2e-6)
+        tensors = safetensors(folder / "model.safetensors")
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+        write_safetensors(folder / "model.safetensors", tensors)
+        equal = self.converted(folder)
+        del tensors["lm_head.weight"]
+        write_safetensors(folder / "model.safetensors", tensors)
+        self.assertEqual(equal.read_bytes(), self.converted(folder).read_bytes())
+        self.change(folder, tie_word_embeddings=False)
+        self.assertIn("'lm_head.weight' is missing", self.fails(1, "convert", str(folder), self.out))
+
+    # Verifies files.conversion.
+    def test_pooling_as_a_word(self):
+        old, new = self.copy("pooling-as-a-word/in-old"), self.copy("pooling-as-a-word/in-new")
+        self.assertEqual(self.converted(old).read_bytes(), self.converted(new).read_bytes())
+        pooling = new / "1_Pooling/config.json"
+        for settings in ({}, {"pooling_mode": ["mean"]}, {"pooling_mode": "max"}):
+            pooling.write_text(json.dumps(settings))
+            if settings.get("pooling_mode") == "max":
+                self.assertIn("the mean, the first and the last token", self.fails(1, "convert", str(new), self.out))
+            else:
+                self.assertEqual(self.converted(old).read_bytes(), self.converted(new).read_bytes())
+        pooling.write_text('{"pooling_mode": "cls"}')
+        (old / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
+        self.assertEqual(self.converted(old).read_bytes(), self.converted(new).read_bytes())
+        text = (new / "modules.json").read_text()
+        (new / "modules.json").write_text(text.replace("sentence_transformers.sentence_transformer.modules.pooling", "mine"))
+        self.assertIn("the model also applies 'mine.Pooling'", self.fails(1, "convert", str(new), self.out))
+
+    # Verifies files.conversion.
+    def test_the_number_of_experts_has_two_names(self):
+        new, old = self.copy("expert-count-key/in-v5"), self.copy("expert-count-key/in-v5")
+        self.change(old, num_local_experts=DROP, num_experts=8, rope_parameters=DROP, rope_theta=10000.0, rope_scaling=None,
+                    dtype=DROP, torch_dtype="float32")
+        self.assertEqual(self.converted(old).read_bytes(), self.converted(new).read_bytes())
+        self.assertGreater(self.mean(self.converted(new), [5, 6, 7, 8, 9]), 1)
+        self.change(new, num_experts=8)
+        self.assertEqual(self.converted(old).read_bytes(), self.converted(new).read_bytes())
+        self.change(new, num_experts=7)
+        self.assertIn("the configuration says 7 x 64", self.fails(1, "convert", str(new), self.out))
+        self.change(new, num_experts=8, num_local_experts=7)
+        self.assertIn("says num_local_experts = 7, which", self.fails(1, "convert", str(new), self.out))
+        self.change(new, num_experts=DROP, num_local_experts=7)
+        self.assertIn("8 x 64, but the configuration says 7 x 64", self.fails(1, "convert", str(new), self.out))
+
+    # Verifies files.conversion.
+    def test_members_that_are_not_known(self):
+        folder = self.copy("tied-flag-own-head/in")
+        self.change(folder, sandwich_norm=True, odd={"depth": 3})
+        text = self.fails(1, "convert", str(folder), self.out)
+        self.assertIn("config.json says sandwich_norm = true, odd.depth = 3, which the family llama does not know", text)
+        self.assertIn("add --ignore-config sandwich_norm", text)
+        done = self.good("convert", str(folder), self.out, "--ignore-config", "sandwich_norm", "--ignore-config", "odd")
+        self.assertIn(b"ignored as you asked: sandwich_norm = true (config.json)", done.stderr)
+        self.assertIn("the configuration has no 'none'",
+                      self.fails(1, "convert", str(folder), self.out, "--ignore-config", "sandwich_norm",
+                                 "--ignore-config", "odd", "--ignore-config", "none"))
+
+    # Verifies files.conversion.
+    def test_settings_of_generation(self):
+        folder = self.copy("tied-flag-own-head/in")
+        (folder / "generation_config.json").write_text(json.dumps(
+            {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1,
+             "suppress_tokens": [7], "max_new_tokens": 50, "num_beams": 1}))
+        done = self.good("convert", str(folder), self.out)
+        metadata = gguf(self.out)[0]
+        for key, value in (("temp", 0.6), ("top_k", 20), ("top_p", 0.9), ("min_p", 0.1), ("penalty_repeat", 1.1)):
+            self.assertAlmostEqual(metadata["general.sampling." + key], value, places=6)
+        notes = done.stderr.decode()
+        self.assertIn("generation_config.json says suppress_tokens = [7]: a GGUF file has no key for it", notes)
+        self.assertIn("generation_config.json says max_new_tokens = 50: ", notes)
+        self.assertNotIn("num_beams", notes)
+        (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.6}')
+        self.assertEqual(self.good("convert", str(folder), self.out).stderr, b"")
+        self.assertEqual(gguf(self.out)[0]["general.sampling.temp"], 0)
+        (folder / "generation_config.json").write_text('{"chat_format": "chatml"}')
+        self.assertIn('generation_config.json says chat_format = "chatml"', self.fails(1, "convert", str(folder), self.out))
+
+    # Verifies files.conversion.
+    def test_settings_of_sentence_encoders(self):
+        folder = self.copy("pooling-as-a-word/in-new")
+        file = {"config_sentence_transformers.json":
+                {"__version__": {"transformers": "5.24.0"}, "prompts": {"query": "query: ", "document": ""},
+                 "default_prompt_name": "query", "similarity_fn_name": "cosine", "model_type": "SentenceTransformer"},
+                "sentence_bert_config.json":
+                {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings", "max_seq_length": 64,
+                 "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}}}
+        for name, members in file.items():
+            (folder / name).write_text(json.dumps(members))
+        notes = self.good("convert", str(folder), self.out).stderr.decode()
+        self.assertIn('config_sentence_transformers.json says prompts.query = "query: ": culet embed adds no prompt', notes)
+        self.assertIn('default_prompt_name = "query"', notes)
+        self.assertIn("sentence_bert_config.json says max_seq_length = 64: ", notes)
+        self.assertEqual(notes.count("\n"), 3, notes)
+        for name, member, value in (("config_sentence_transformers.json", "model_type", "SparseEncoder"),
+                                    ("sentence_bert_config.json", "do_lower_case", True),
+                                    ("sentence_bert_config.json", "transformer_task", "fill-mask"),
+                                    ("1_Pooling/config.json", "odd", 1)):
+            text = (folder / name).read_text()
+            (folder / name).write_text(json.dumps(json.loads(text) | {member: value}))
+            self.assertIn(f"{name} says {member} = {json.dumps(value)}", self.fails(1, "convert", str(folder), self.out))
+            (folder / name).write_text(text)
+
+    # Verifies files.conversion.
+    def test_folders_of_another_kind(self):
+        folder = self.copy("tied-flag-own-head/in")
+        for name, word in (("adapter_config.json", "merge it into its base model"), ("quantize_config.json", "GPTQ"),
+                           ("quant_config.json", "AWQ")):
+            (folder / name).write_text("{}")
+            self.assertIn(word, self.fails(1, "convert", str(folder), self.out))
+            (folder / name).unlink()
+        self.change(folder, architectures=["LlamaForCausalLM", "LlamaModel"])
+        self.assertIn("several classes of models", self.fails(1, "convert", str(folder), self.out))
+        self.change(folder, architectures=["LlamaForCausalLM"])
+        other = folder / "consolidated.safetensors"
+        shutil.copy(folder / "model.safetensors", other)
+        self.assertIn(b"not read: consolidated.safetensors", self.good("convert", str(folder), self.out).stderr)
+        names = list(safetensors(other))
+        index = folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": {n: other.name for n in names}}))
+        self.assertIn("two sets of weights", self.fails(1, "convert", str(folder), self.out))
+        (folder / "model.safetensors").unlink()
+        self.good("convert", str(folder), self.out)
+        index.write_text(json.dumps({"weight_map": {n: other.name for n in names} | {"model.more": other.name}}))
+        self.assertIn("names the tensor 'model.more'", self.fails(1, "convert", str(folder), self.out))
+        index.write_text(json.dumps({"weight_map": {n: "model-00001-of-00002.safetensors" for n in names}}))
+        self.assertIn("names model-00001-of-00002.safetensors, which is not there", self.fails(1, "convert", str(folder), self.out))
+        for name in ("vocab_size", "hidden_size", "intermediate_size", "num_key_value_heads"):
+            fresh = self.copy("tied-flag-own-head/in")
+            value = json.loads((fresh / "config.json").read_text())[name]
+            self.change(fresh, **{name: value * 2})
+            self.assertIn("but the configuration says", self.fails(1, "convert", str(fresh), self.out))
 
 
 if __name__ == "__main__":

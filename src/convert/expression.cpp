@@ -97,7 +97,7 @@ class Scope::Names : public expr::Host {
   Result<Value> before_default(const Expr& e) override { return evaluator_.eval(e); }
 
   std::string functions() const override {
-    return "has, first, count, same, numbered, has_tensor, same_tensors";
+    return "has, first, count, only, same, numbered, has_tensor, same_tensors";
   }
   Result<std::optional<Value>> call(const Expr& e) override {
     struct Function {
@@ -108,6 +108,7 @@ class Scope::Names : public expr::Host {
     static constexpr Function kFunctions[] = {{"has", 1, &Names::has},
                                               {"first", 2, &Names::first},
                                               {"count", 1, &Names::count},
+                                              {"only", 1, &Names::only},
                                               {"same", 2, &Names::same},
                                               {"numbered", 2, &Names::numbered},
                                               {"has_tensor", 1, &Names::has_tensor},
@@ -260,6 +261,13 @@ class Scope::Names : public expr::Host {
     if (of[0].is_none()) return of[0];
     CULET_TRY(const Json* json, array(of[0], e));
     return Value{double(json->size())};
+  }
+
+  // The element of a list that has one; else the value itself.
+  Result<std::optional<Value>> only(const Operands& of, const Expr&) {
+    const auto* const part = of[0].thing<JsonPart>();
+    const bool one = part != nullptr && part->json().is_array() && part->json().size() == 1;
+    return one ? found(&part->json()[0], "the only element") : of[0];
   }
 
   // Whether two parts of the configuration are there and say the same.

@@ -10,7 +10,8 @@ namespace {
 
 const nlohmann::ordered_json kConfig = nlohmann::ordered_json::parse(R"({
   "width": 64, "heads": 4, "nothing": null, "name": "gelu", "tied": true,
-  "rope": {"kind": "linear", "factor": 8.5},
+  "rope": {"kind": "linear", "factor": 8.5}, "twin": {"kind": "linear", "factor": 8.5},
+  "single": ["a"], "parts": {"05": {"kind": "five"}, "12": {"kind": "twelve"}, "x": 1},
   "types": ["window", "full", "window"], "inner": {"width": 32, "only": 1},
   "layers": [{"kind": "a"}, {"kind": "b"}]})");
 
@@ -110,6 +111,58 @@ TEST(Expression, KindsThatAreAskedFor) {
   EXPECT_FALSE(made.holds(parsed("width")));
 }
 
+TEST(Expression, Functions) {
+  EXPECT_EQ(value("count(types)"), "3");
+  EXPECT_EQ(value("count(none)"), "none");
+  EXPECT_EQ(value("only(single)"), "\"a\"");
+  EXPECT_EQ(value("only(name)"), "\"gelu\"");
+  EXPECT_EQ(value("same(only(types), \"a\")"), "no");
+  EXPECT_EQ(value("same(rope, twin)"), "yes");
+  EXPECT_EQ(value("same(rope, inner)"), "no");
+  EXPECT_EQ(value("numbered(parts, i).kind", 5), "\"five\"");
+  EXPECT_EQ(value("numbered(parts, i).kind", 12), "\"twelve\"");
+  EXPECT_EQ(value("numbered(parts, i).kind", 1), "none");
+  EXPECT_EQ(value("has_tensor(\"a\")"), "no");  // without a checkpoint there are none
+}
+
+TEST(Expression, DefaultsAreForWhatIsNotThereAndNotForNull) {
+  Scope made = scope();
+  made.set_default("nothing", *Expression::parse("30"), std::nullopt);
+  made.set_default("absent", *Expression::parse("1"), *Expression::parse("width == 1"));
+  made.set_default("absent", *Expression::parse("width * 2"), std::nullopt);
+  made.set_default("round", *Expression::parse("round + 1"), std::nullopt);
+  made.alias("heads", "num_heads");
+  const auto shown = [&made](const char* text) {
+    const auto result = made.value(*Expression::parse(text));
+    return result ? result->show() : result.error().message;
+  };
+  EXPECT_EQ(shown("nothing"), "none");
+  EXPECT_EQ(shown("nothing default 0"), "0");
+  EXPECT_EQ(shown("absent"), "128");
+  EXPECT_EQ(shown("num_heads"), "4");
+  EXPECT_EQ(shown("round"), "the default of round needs itself (in: round)");
+}
+
+TEST(Expression, WhatWasReadIsRemembered) {
+  const Scope made = scope();
+  const auto read = [&made](const char* text, std::optional<int64_t> index = {}) {
+    ASSERT_TRUE(made.value(*Expression::parse(text), index));
+  };
+  const auto& rope = kConfig.at("rope");
+  read("rope.factor default rope.kind");
+  EXPECT_TRUE(made.was_read(&rope.at("factor")));
+  EXPECT_FALSE(made.was_read(&rope.at("kind")));
+  EXPECT_FALSE(made.was_read(&rope));  // an object is judged by its parts
+  read("has(heads) or name == 1");
+  EXPECT_TRUE(made.was_read(&kConfig.at("heads")));
+  EXPECT_FALSE(made.was_read(&kConfig.at("name")));  // not evaluated
+  read("types[i]", 1);
+  EXPECT_TRUE(made.was_read(&kConfig.at("types")[1]));
+  EXPECT_FALSE(made.was_read(&kConfig.at("types")[2]));
+  read("first(types, \"full\")");
+  EXPECT_TRUE(made.was_read(&kConfig.at("types")));
+}
+
 TEST(Expression, Mistakes) {
   EXPECT_EQ(value("1 +"),
             "expression:1:4: expected a name, a number or '(', found 'end of line' (in: 1 +)");
@@ -119,7 +172,7 @@ TEST(Expression, Mistakes) {
   EXPECT_EQ(value("'text'"), "expression:1:1: ''' has no meaning here (in: 'text')");
   EXPECT_EQ(value("pow(2)"), "pow takes 2 argument(s) (in: pow(2))");
   EXPECT_EQ(value("log(2)"),
-            "there is no function 'log' (functions: has, first, count, same, numbered, has_tensor, "
+            "there is no function 'log' (functions: has, first, count, only, same, numbered, has_tensor, "
             "same_tensors, sqrt, floor, ceil, ln, pow, min, max) (in: log(2))");
   EXPECT_EQ(value("width[0]"), "a number (64) has no elements (in: width[0])");
   EXPECT_EQ(value("width as [1]"), "this has no meaning in a family file (in: width as [1])");
