@@ -1158,6 +1158,239 @@ TEST_F(Convert, TokenizersThatFilesCannotSayAreRefused) {
   EXPECT_NE(refusal(p).find("the id 512, but the embedding has 512 rows"), std::string::npos);
 }
 
+// ---------------------------------------------------------------- members of configurations
+
+Published mistral() {
+  Published p = llama("llama");
+  p.config["architectures"] = {"MistralForCausalLM"};
+  p.config["sliding_window"] = nullptr;
+  return p;
+}
+
+Published modern_bert_model() {
+  Published p = modern_bert();
+  p.config["architectures"] = {"ModernBertModel"};
+  return p;
+}
+
+Published plain_gemma4() {
+  Published p = gemma4("gemma4-dense");
+  Json text = p.config["text_config"];
+  text["architectures"] = {"Gemma4ForCausalLM"};
+  p.config = std::move(text);
+  return p;
+}
+
+std::vector<Published> one_of_each_class() {
+  std::vector<Published> all;
+  all.push_back(llama("llama"));
+  all.push_back(mistral());
+  all.push_back(mixtral());
+  all.push_back(qwen("qwen2", "Qwen2ForCausalLM"));
+  all.push_back(qwen("qwen3", "Qwen3ForCausalLM"));
+  all.push_back(qwen3moe(true));
+  all.push_back(gemma("gemma", "GemmaForCausalLM"));
+  all.push_back(gemma("gemma2", "Gemma2ForCausalLM"));
+  all.push_back(gemma3("gemma3", false));
+  all.push_back(plain_gemma4());
+  all.push_back(lfm2());
+  all.push_back(phi3("phi3"));
+  all.push_back(glm4());
+  all.push_back(olmo("olmo2", "Olmo2ForCausalLM"));
+  all.push_back(olmo("olmo3", "Olmo3ForCausalLM"));
+  all.push_back(granite());
+  all.push_back(smollm3());
+  all.push_back(bert());
+  all.push_back(modern_bert_model());
+  return all;
+}
+
+class Members : public Convert {
+ protected:
+  void SetUp() override {
+    Convert::SetUp();
+    for (const char* name : {"members", "older", "harmless"}) {
+      data_[name] = Json::parse(read_text(golden(fmt::format("published-members/{}.json", name))));
+    }
+  }
+  static std::string read_text(const std::string& path) {
+    std::string text(std::filesystem::file_size(path), '\0');
+    std::ifstream(path, std::ios::binary).read(text.data(), std::streamsize(text.size()));
+    return text;
+  }
+  // The bytes of the file, or "" and the error.
+  std::string file_of(const Published& p, std::string* error, size_t* notes = nullptr) const {
+    return converted(published(p), error, notes);
+  }
+  std::string converted(const std::string& in, std::string* error, size_t* notes) const {
+    const std::string out = folder + "/out.gguf";
+    const auto written = convert_model(in, out, {.type = "F32", .threads = 1});
+    if (!written) {
+      *error = written.error().message;
+      return "";
+    }
+    if (notes != nullptr) *notes = written->notes.size();
+    return read_text(out);
+  }
+  // A member with another value: what it could say if it mattered.
+  static Json other_than(const Json& value) {
+    if (value.is_boolean()) return !value.get<bool>();
+    if (value.is_number_integer()) return 2 * value.get<int64_t>() + 1;
+    if (value.is_number()) return value.get<double>() * 1.25 + 0.125;
+    if (value.is_string()) return "other";
+    if (value.is_null()) return 7;
+    return value;
+  }
+  bool is_harmless(const std::string& model, const std::string& name) const {
+    for (const std::string& of : {std::string("*"), model}) {
+      const auto list = data_.at("harmless").find(of);
+      if (list == data_.at("harmless").end()) continue;
+      if (std::find(list->begin(), list->end(), Json(name)) != list->end()) return true;
+    }
+    return false;
+  }
+  // All members that the class has or had, at their defaults, besides those of the small model.
+  void add_members(const std::string& model, Json* config) const {
+    std::vector<const Json*> sources{&data_.at("older").at("*"), &data_.at("members").at(model)};
+    if (data_.at("older").contains(model)) sources.push_back(&data_.at("older").at(model));
+    for (const Json* source : sources) {
+      for (const auto& [name, value] : source->items()) {
+        if (!config->contains(name)) (*config)[name] = value;
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, Json> data_;
+};
+
+// Verifies files.conversion.
+TEST_F(Members, OfEveryClassAreKnown) {
+  for (Published& p : one_of_each_class()) {
+    const auto model = p.config["architectures"][0].get<std::string>();
+    SCOPED_TRACE(model);
+    std::string error;
+    // Ids of tokens are the small model's, so they must be there in both.
+    for (const char* name : {"bos", "eos", "pad", "cls", "sep"}) {
+      p.config[fmt::format("{}_token_id", name)] = 1;
+    }
+    const std::string plain = file_of(p, &error);
+    ASSERT_NE(plain, "") << error;
+    add_members(model, &p.config);
+    size_t notes = 0;
+    const std::string whole = file_of(p, &error, &notes);
+    ASSERT_NE(whole, "") << error;
+    EXPECT_TRUE(plain == whole);
+    EXPECT_EQ(notes, 0u);
+  }
+}
+
+// Verifies files.conversion.
+TEST_F(Members, WithAnotherValueAreUsedNamedOrRefused) {
+  for (Published& p : one_of_each_class()) {
+    const auto model = p.config["architectures"][0].get<std::string>();
+    SCOPED_TRACE(model);
+    for (const char* name : {"bos", "eos", "pad", "cls", "sep"}) {
+      p.config[fmt::format("{}_token_id", name)] = 1;
+    }
+    add_members(model, &p.config);
+    std::string error;
+    const std::string before = file_of(p, &error), in = folder + "/" + p.name();
+    ASSERT_NE(before, "") << error;
+    const Json config = p.config;
+    for (const auto& [name, value] : config.items()) {
+      if (value.is_structured() || is_harmless(model, name)) continue;
+      Json changed = config;
+      changed[name] = other_than(value);
+      write_text(in + "/config.json", changed.dump());
+      size_t notes = 0;
+      const std::string after = converted(in, &error, &notes);
+      EXPECT_TRUE(after.empty() || after != before || notes > 0)
+          << name << " = " << changed[name] << " changes nothing";
+    }
+  }
+}
+
+// Verifies files.conversion.
+TEST_F(Members, ThatAreNullAreNotAbsent) {
+  Published p = plain_gemma4();
+  p.config["final_logit_softcapping"] = nullptr;
+  std::string error;
+  ASSERT_NE(file_of(p, &error), "") << error;
+  EXPECT_EQ(
+      Published::open(folder + "/out.gguf").find("gemma4.final_logit_softcapping")->as_number(),
+      0.0);
+  const auto model = load(folder + "/out.gguf", {.precise = true});  // and it runs
+  EXPECT_EQ(model->info().architecture, "gemma4");
+  p = gemma("gemma2", "Gemma2ForCausalLM");
+  p.config["final_logit_softcapping"] = nullptr;
+  EXPECT_EQ(file_of(p, &error), "");
+  EXPECT_NE(error.find("final_logit_softcapping is null"), std::string::npos) << error;
+  p.config.erase("final_logit_softcapping");
+  ASSERT_NE(file_of(p, &error), "") << error;
+  EXPECT_EQ(
+      Published::open(folder + "/out.gguf").find("gemma2.final_logit_softcapping")->as_number(),
+      30.0);
+  p = mistral();
+  p.config["max_position_embeddings"] = 8192;
+  p.config.erase("sliding_window");  // the class has windows of 4096 tokens by default
+  const std::string windowed = file_of(p, &error);
+  p.config["sliding_window"] = nullptr;
+  const std::string without = file_of(p, &error);
+  ASSERT_NE(without, "") << error;
+  EXPECT_FALSE(windowed == without);
+}
+
+// Verifies files.conversion.
+TEST_F(Members, DefaultsAreThoseOfTheClass) {
+  struct Case {
+    Published model;
+    std::string member, key;
+    double value;
+  };
+  std::vector<Case> cases;
+  cases.push_back({mixtral(), "rope_theta", "llama.rope.freq_base", 1e6});
+  cases.push_back({mixtral(), "rms_norm_eps", "llama.attention.layer_norm_rms_epsilon", 1e-5});
+  cases.push_back({llama("llama"), "rope_theta", "llama.rope.freq_base", 1e4});
+  cases.push_back({llama("llama"), "rms_norm_eps", "llama.attention.layer_norm_rms_epsilon", 1e-6});
+  cases.push_back({smollm3(), "rope_theta", "smollm3.rope.freq_base", 2e6});
+  cases.push_back({olmo("olmo3", "Olmo3ForCausalLM"), "rope_theta", "olmo2.rope.freq_base", 5e5});
+  cases.push_back({olmo("olmo2", "Olmo2ForCausalLM"), "rope_theta", "olmo2.rope.freq_base", 1e4});
+  cases.push_back({lfm2(), "rope_theta", "lfm2.rope.freq_base", 1e6});
+  cases.push_back({lfm2(), "norm_eps", "lfm2.attention.layer_norm_rms_epsilon", 1e-5});
+  cases.push_back({glm4(), "rms_norm_eps", "glm4.attention.layer_norm_rms_epsilon", 1.5625e-7});
+  cases.push_back({gemma("gemma2", "Gemma2ForCausalLM"), "sliding_window",
+                   "gemma2.attention.sliding_window", 4096});
+  cases.push_back({granite(), "residual_multiplier", "granite.residual_scale", 1});
+  cases.push_back({qwen3moe(true), "max_position_embeddings", "qwen3moe.context_length", 32768});
+  for (Case& c : cases) {
+    c.model.config.erase(c.member);
+    std::string error;
+    ASSERT_NE(file_of(c.model, &error), "") << c.key << ": " << error;
+    const GgufFile file = Published::open(folder + "/out.gguf");
+    ASSERT_NE(file.find(c.key), nullptr) << c.key;
+    EXPECT_EQ(float(*file.find(c.key)->as_number()), float(c.value)) << c.key;
+  }
+}
+
+// Verifies files.conversion.
+TEST_F(Members, ActivationsHaveExactMeanings) {
+  const std::map<std::string, std::vector<std::string>> good{
+      {"hidden_act", {"silu", "swish"}},
+      {"hidden_activation", {"gelu_pytorch_tanh", "gelu_new", "gelu_fast"}}};
+  for (const auto& [member, names] : good) {
+    Published p = member == "hidden_act" ? llama("llama") : gemma3("gemma3", false);
+    for (const char* name : {"silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
+                             "quick_gelu", "relu"}) {
+      p.config[member] = name;
+      std::string error;
+      const bool converts = !file_of(p, &error).empty();
+      const bool known = std::find(names.begin(), names.end(), name) != names.end();
+      EXPECT_EQ(converts, known) << member << " " << name << " " << error;
+    }
+  }
+}
+
 TEST_F(Convert, SourcesAreNotOverwritten) {
   const std::string in = published(llama("llama"));
   const auto written = convert_model(in, in + "/model.safetensors", {});

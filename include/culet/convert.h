@@ -58,7 +58,7 @@ Result<WrittenModel> quantize_model(const std::string& in, const std::string& ou
 struct ConvertOptions {
   std::string type{};  // as QuantizeOptions::type; "": F32, F16 or BF16, what the folder uses most
   std::vector<TensorTypeRule> keep{};
-  std::string family{};   // path of a family file; "": the built-in one for the model's class
+  std::string family{};  // path of a family file; "": the built-in one for the model's class
   // Members of the configuration files that change nothing, though no family knows them: "NAME" of
   // config.json, "generation_config.NAME" and so on, as the error names them. Each becomes a note.
   std::vector<std::string> ignore_config{};
@@ -69,11 +69,11 @@ struct ConvertOptions {
 // Writes `out`, a GGUF file of the model in `folder`, as Hugging Face publishes them: config.json,
 // *.safetensors (with their index), tokenizer.json or tokenizer.model, tokenizer_config.json,
 // chat_template.jinja, generation_config.json, and modules.json of encoders. A family file says how
-// names, tensors and numbers become those of the GGUF file (docs/formats/family.md). Every member of
-// the configuration files is used, known to change nothing, named in WrittenModel::notes, or an
+// names, tensors and numbers become those of the GGUF file (docs/formats/family.md). Every member
+// of the configuration files is used, known to change nothing, named in WrittenModel::notes, or an
 // error. Errors, in addition to those of quantize_model: kUnsupported (a model class, tokenizer,
-// tensor or setting that the family does not know), kNotFound (a file, tensor or setting is missing),
-// kCorrupt (a file breaks its format, or shapes of tensors contradict the configuration),
+// tensor or setting that the family does not know), kNotFound (a file, tensor or setting is
+// missing), kCorrupt (a file breaks its format, or shapes of tensors contradict the configuration),
 // kInvalidArgument (ignore_config names what is not there).
 Result<WrittenModel> convert_model(const std::string& folder, const std::string& out,
                                    const ConvertOptions& options);

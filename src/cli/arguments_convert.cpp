@@ -118,9 +118,10 @@ void declare_convert(CLI::App* command, ConvertArguments* convert) {
   command->add_option("--family", convert->family, "A family file, instead of the built-in one")
       ->type_name("FILE");
   command
-      ->add_option("--ignore-config", convert->ignore_config,
-                   "A member of the configuration files that changes nothing, though the family does "
-                   "not know it; may be given several times")
+      ->add_option(
+          "--ignore-config", convert->ignore_config,
+          "A member of the configuration files that changes nothing, though the family does "
+          "not know it; may be given several times")
       ->type_name("NAME")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -171,9 +171,10 @@ TEST(Expression, Mistakes) {
   EXPECT_EQ(value("1\n2"), "expression:2:1: expected the end of the expression, found '2' (in: 2)");
   EXPECT_EQ(value("'text'"), "expression:1:1: ''' has no meaning here (in: 'text')");
   EXPECT_EQ(value("pow(2)"), "pow takes 2 argument(s) (in: pow(2))");
-  EXPECT_EQ(value("log(2)"),
-            "there is no function 'log' (functions: has, first, count, only, same, numbered, has_tensor, "
-            "same_tensors, sqrt, floor, ceil, ln, pow, min, max) (in: log(2))");
+  EXPECT_EQ(
+      value("log(2)"),
+      "there is no function 'log' (functions: has, first, count, only, same, numbered, has_tensor, "
+      "same_tensors, sqrt, floor, ceil, ln, pow, min, max) (in: log(2))");
   EXPECT_EQ(value("width[0]"), "a number (64) has no elements (in: width[0])");
   EXPECT_EQ(value("width as [1]"), "this has no meaning in a family file (in: width as [1])");
   EXPECT_EQ(value("last(j < 2 where yes)"),

@@ -368,12 +368,16 @@ Result<Family> parse_family(std::string_view name, std::string_view text,
 }
 
 Result<Family> find_family(std::string_view model, std::span<const FamilyText> library) {
-  std::string known;
   for (const FamilyText& entry : library) {
+    if (entry.text.find(model) == std::string_view::npos) continue;
     CULET_TRY(Family family, parse_family(entry.name, entry.text, library));
     if (std::find(family.models.begin(), family.models.end(), model) != family.models.end()) {
       return family;
     }
+  }
+  std::string known;
+  for (const FamilyText& entry : library) {
+    CULET_TRY(const Family family, parse_family(entry.name, entry.text, library));
     for (const std::string& other : family.models) {
       known += (known.empty() ? "" : ", ") + other;
     }

@@ -27,9 +27,9 @@ constexpr const char* kFiles[] = {"config.json",
 
 // What the first module of a sentence encoder is set by; the first that is there counts.
 constexpr const char* kModelSettings[] = {
-    "sentence_bert_config.json",      "sentence_roberta_config.json",
+    "sentence_bert_config.json",       "sentence_roberta_config.json",
     "sentence_distilbert_config.json", "sentence_camembert_config.json",
-    "sentence_albert_config.json",    "sentence_xlm-roberta_config.json",
+    "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json"};
 
 // Files that say that the folder is something else than a model with plain weights.
@@ -145,7 +145,8 @@ class Modules {
 
   // Vectors of unit length are the reader's choice, so only what would be odd about it counts.
   Result<void> read_normalize(const std::string& path) {
-    const bool inside = !path.empty() && !path.starts_with('/') && path.find("..") == std::string::npos;
+    const bool inside =
+        !path.empty() && !path.starts_with('/') && path.find("..") == std::string::npos;
     if (!inside) return {};
     return read_module_file(path + "/config.json", "normalize.");
   }

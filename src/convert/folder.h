@@ -19,17 +19,17 @@ struct ModuleFile {
 };
 
 struct Folder {
-  std::string path, name;                    // name: of the folder, without what leads to it
-  std::vector<std::string> files;            // that are read if they are there; without weights
-  nlohmann::ordered_json config;             // config.json
-  nlohmann::ordered_json tokenizer;          // tokenizer.json, or null
-  nlohmann::ordered_json settings;           // tokenizer_config.json, or null
-  nlohmann::ordered_json generation;         // generation_config.json, or null
-  nlohmann::ordered_json pooling;            // of a sentence encoder (modules.json), or null
-  nlohmann::ordered_json dense;              // an array: its dense layers' settings; or null
-  std::string pooling_file;                  // "1_Pooling/config.json"
+  std::string path, name;             // name: of the folder, without what leads to it
+  std::vector<std::string> files;     // that are read if they are there; without weights
+  nlohmann::ordered_json config;      // config.json
+  nlohmann::ordered_json tokenizer;   // tokenizer.json, or null
+  nlohmann::ordered_json settings;    // tokenizer_config.json, or null
+  nlohmann::ordered_json generation;  // generation_config.json, or null
+  nlohmann::ordered_json pooling;     // of a sentence encoder (modules.json), or null
+  nlohmann::ordered_json dense;       // an array: its dense layers' settings; or null
+  std::string pooling_file;           // "1_Pooling/config.json"
   std::vector<std::string> dense_files;
-  std::vector<ModuleFile> modules;  // the other files of a sentence encoder
+  std::vector<ModuleFile> modules;           // the other files of a sentence encoder
   std::string sentencepiece, chat_template;  // tokenizer.model, chat_template.jinja; or ""
   Checkpoint checkpoint;                     // with the dense layers': PATH.linear.weight
 
@@ -38,8 +38,8 @@ struct Folder {
 };
 
 // Errors: kNotFound (no folder, no config.json, no weights), kCorrupt (JSON that is none),
-// kUnsupported (an adapter, quantized weights, modules of a sentence encoder that are not known), and
-// those of Checkpoint::add_folder.
+// kUnsupported (an adapter, quantized weights, modules of a sentence encoder that are not known),
+// and those of Checkpoint::add_folder.
 Result<Folder> open_folder(const std::string& path);
 
 }  // namespace culet::convert

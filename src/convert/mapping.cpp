@@ -368,8 +368,7 @@ Result<void> check_shape(const ShapeRow& row, const Scope& scope, std::optional<
                           "of another model or config.json is wrong ({})",
                           tensor.sources.empty() ? tensor.name
                                                  : fmt::format("'{}'", tensor.sources[0]->name),
-                          text_of_shape(tensor.shape), text_of_shape(wanted), sizes,
-                          row.location));
+                          text_of_shape(tensor.shape), text_of_shape(wanted), sizes, row.location));
 }
 
 }  // namespace
@@ -383,8 +382,8 @@ Result<void> check_shapes(const Family& family, const Scope& scope, int64_t laye
     for (int64_t layer = 0; layer < (each ? layers : 1); ++layer) {
       const auto at = by_name.find(with(row.tensor, "{i}", layer));
       if (at == by_name.end()) continue;
-      CULET_TRY_VOID(check_shape(row, scope, each ? std::optional(layer) : std::nullopt,
-                                 *at->second));
+      CULET_TRY_VOID(
+          check_shape(row, scope, each ? std::optional(layer) : std::nullopt, *at->second));
     }
   }
   return {};

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "convert/json_parts.h"
 #include "convert/types.h"
 
 #include <fmt/format.h>
@@ -28,9 +29,15 @@ std::string shown(const Json& json) {
 
 class Walk {
  public:
-  Walk(const Family& family, const Scope& scope, std::span<const std::string> ignored,
-       std::vector<std::string>* notes)
-      : family_(family), scope_(scope), ignored_(ignored), used_(ignored.size()), notes_(*notes) {}
+  // `config`: config.json.
+  Walk(const Family& family, const Scope& scope, const Json* config,
+       std::span<const std::string> ignored, std::vector<std::string>* notes)
+      : family_(family),
+        scope_(scope),
+        config_(config),
+        ignored_(ignored),
+        used_(ignored.size()),
+        notes_(*notes) {}
 
   // `name`: as family files have it; `path`: as the file has it.
   Result<void> visit(const std::string& file, const std::string& name, const std::string& path,
@@ -40,6 +47,7 @@ class Walk {
  private:
   Result<bool> known(const std::string& file, const std::string& name, const std::string& path,
                      const Json& json);
+  Result<void> check_text_part(const std::string& path, const Json& json) const;
   bool is_read_in_part(const Json& list) const;
   bool is_ignored(const std::string& file, const std::string& name, const std::string& path,
                   const Json& json);
@@ -47,7 +55,8 @@ class Walk {
                      const Json& json);
 
   const Family& family_;
-  const Scope& scope_;
+  Scope scope_;  // a copy, in which `it` is the member at hand
+  const Json* config_;
   std::span<const std::string> ignored_;
   std::vector<bool> used_;
   std::vector<std::string>& notes_;
@@ -71,13 +80,13 @@ bool Walk::is_ignored(const std::string& file, const std::string& name, const st
 Result<bool> Walk::known(const std::string& file, const std::string& name, const std::string& path,
                          const Json& json) {
   const MemberRow* unmet = nullptr;
-  Scope scope = scope_;
-  scope.name("it", &json);
+  scope_.name("it", &json);
   for (const MemberRow& row : family_.members) {
     if (!matches(name, row.name)) continue;
     if (row.when) {
-      CULET_TRY(const Value holds, scope.value(*row.when));
-      if (const bool* flag = holds.flag(); flag == nullptr || !*flag) {
+      // A value of another kind, which cannot be compared, is not the usual one.
+      const Result<Value> holds = scope_.value(*row.when);
+      if (const bool* flag = holds ? holds->flag() : nullptr; flag == nullptr || !*flag) {
         if (!row.is_note) unmet = &row;
         continue;
       }
@@ -118,6 +127,18 @@ Result<void> Walk::parts(const std::string& file, const std::string& name, const
   return {};
 }
 
+// The text part of a configuration counts; what stands beside it must not contradict it.
+Result<void> Walk::check_text_part(const std::string& path, const Json& json) const {
+  const Json* text = member(config_, "text_config");
+  const Json* inside = member(text, path);
+  if (inside == nullptr || inside == &json || *inside == json) return {};
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("config.json says {} = {}, but {} in its text_config; say the same in both "
+                  "places, or only in text_config",
+                  base::utf8_shown(path), shown(json), shown(*inside)));
+}
+
 Result<void> Walk::visit(const std::string& file, const std::string& name, const std::string& path,
                          const Json& json) {
   if (json.is_null() || scope_.was_read(&json)) return {};
@@ -131,13 +152,13 @@ Result<void> Walk::visit(const std::string& file, const std::string& name, const
   if (path == "text_config" && json.is_object()) return parts(file, "", path + ".", json);
   if (json.is_object() || whole || is_read_in_part(json)) return parts(file, name, path, json);
   if (json.is_array() && json.empty()) return {};
+  CULET_TRY_VOID(check_text_part(path, json));
   if (unknown_.empty()) {
     first_file_ = file;
     first_name_ = path;
   }
-  unknown_.push_back(
-      fmt::format("{} = {}{}", base::utf8_shown(path), shown(json),
-                  unknown_.empty() || file == first_file_ ? "" : " (" + file + ")"));
+  unknown_.push_back(fmt::format("{} = {}{}", base::utf8_shown(path), shown(json),
+                                 unknown_.empty() || file == first_file_ ? "" : " (" + file + ")"));
   return {};
 }
 
@@ -164,10 +185,9 @@ Result<void> Walk::finish() const {
 }  // namespace
 
 Result<void> check_members(const Family& family, const Scope& scope,
-                           std::span<const ConfigFile> files,
-                           std::span<const std::string> ignored,
+                           std::span<const ConfigFile> files, std::span<const std::string> ignored,
                            std::vector<std::string>* notes) {
-  Walk walk(family, scope, ignored, notes);
+  Walk walk(family, scope, files.empty() ? nullptr : files[0].json, ignored, notes);
   for (const ConfigFile& entry : files) {
     if (entry.json == nullptr || entry.json->is_null()) continue;
     CULET_TRY_VOID(walk.visit(entry.file, entry.prefix, "", *entry.json));

@@ -20,12 +20,12 @@ struct ConfigFile {
   const nlohmann::ordered_json* json;
 };
 
-// Call it when everything of the family has been evaluated in the scope. `ignored` has names of
-// members to pass over, as messages have them; each one becomes a note. Errors: kUnsupported (a
-// member that nothing knows, or whose value is not the usual one), kInvalidArgument (an ignored name
-// that no member has).
+// The first file is config.json. Call it when everything of the family has been evaluated in the
+// scope. `ignored` has names of members to pass over, as messages have them; each one becomes a
+// note. Errors: kUnsupported (a member that nothing knows, or whose value is not the usual one),
+// kInvalidArgument (an ignored name that no member has).
 Result<void> check_members(const Family& family, const Scope& scope,
-                           std::span<const ConfigFile> files,
-                           std::span<const std::string> ignored, std::vector<std::string>* notes);
+                           std::span<const ConfigFile> files, std::span<const std::string> ignored,
+                           std::vector<std::string>* notes);
 
 }  // namespace culet::convert
