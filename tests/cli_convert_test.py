@@ -504,7 +504,7 @@ class Field(Case):
         for key, value in (("temp", 0.6), ("top_k", 20), ("top_p", 0.9), ("min_p", 0.1), ("penalty_repeat", 1.1)):
             self.assertAlmostEqual(metadata["general.sampling." + key], value, places=6)
         notes = done.stderr.decode()
-        self.assertIn("generation_config.json says suppress_tokens = [7]: a GGUF file has no key for it", notes)
+        self.assertIn("generation_config.json says suppress_tokens = [7]: transformers treats these tokens so", notes)
         self.assertIn("generation_config.json says max_new_tokens = 50: ", notes)
         self.assertNotIn("num_beams", notes)
         (folder / "generation_config.json").write_text('{"do_sample": false, "temperature": 0.6}')
