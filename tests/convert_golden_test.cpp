@@ -1323,9 +1323,13 @@ TEST_F(Members, ThatAreNullAreNotAbsent) {
   const auto model = load(folder + "/out.gguf", {.precise = true});  // and it runs
   EXPECT_EQ(model->info().architecture, "gemma4");
   p = gemma("gemma2", "Gemma2ForCausalLM");
-  p.config["final_logit_softcapping"] = nullptr;
-  EXPECT_EQ(file_of(p, &error), "");
-  EXPECT_NE(error.find("final_logit_softcapping is null"), std::string::npos) << error;
+  p.config["final_logit_softcapping"] = p.config["attn_logit_softcapping"] = nullptr;
+  ASSERT_NE(file_of(p, &error), "") << error;
+  for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
+    const GgufFile file = Published::open(folder + "/out.gguf");
+    EXPECT_EQ(file.find(fmt::format("gemma2.{}", key))->as_number(), 0.0) << key;
+  }
+  EXPECT_EQ(load(folder + "/out.gguf", {.precise = true})->info().architecture, "gemma2");
   p.config.erase("final_logit_softcapping");
   ASSERT_NE(file_of(p, &error), "") << error;
   EXPECT_EQ(
