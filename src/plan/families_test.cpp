@@ -532,8 +532,8 @@ TEST(Families, OnlyRopesThatFollowTheContextForbidStreams) {
   }
   for (const int64_t context : {256, 257}) {
     EXPECT_EQ(plan_of("phi3-longrope", "phi3", {.context = context}).no_stream,
-              "the rotary factors depend on the length of the context (phi3.arch:9: let long    = "
-              "trained > 0 and session.context > trained)");
+              "the rotary factors depend on the length of the context (llama.arch:39: let long     = "
+              "lists and session.context > trained)");
   }
 }
 

@@ -276,6 +276,12 @@ Result<void> GraphValues::finish_rope(const Expr& e, const RopeSpec& rope, Op* o
                          fmt::format("rope's scale is {} and its attn_factor {}; both must be "
                                      "positive",
                                      rope.scale, rope.attn_factor));
+  const bool mixes = rope.mix_from != 0 || rope.mix_to != 0;
+  if (mixes && !(rope.mix_from >= 0 && rope.mix_to > rope.mix_from))
+    return writer_.error(e.location,
+                         fmt::format("rope's mix_from is {} and its mix_to {}; 0 <= mix_from < "
+                                     "mix_to is needed",
+                                     rope.mix_from, rope.mix_to));
   if (!(rope.base > 0))
     return writer_.error(e.location,
                          fmt::format("rope's base is {}, a positive number is needed", rope.base));
