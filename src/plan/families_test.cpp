@@ -531,9 +531,10 @@ TEST(Families, OnlyRopesThatFollowTheContextForbidStreams) {
     EXPECT_EQ(plan_of(f.header, f.arch).no_stream, "") << f.header;
   }
   for (const int64_t context : {256, 257}) {
-    EXPECT_EQ(plan_of("phi3-longrope", "phi3", {.context = context}).no_stream,
-              "the rotary factors depend on the length of the context (llama.arch:39: let long     = "
-              "lists and session.context > trained)");
+    EXPECT_EQ(
+        plan_of("phi3-longrope", "phi3", {.context = context}).no_stream,
+        "the rotary factors depend on the length of the context (llama.arch:39: let long     = "
+        "lists and session.context > trained)");
   }
 }
 
