@@ -154,6 +154,9 @@ TEST_F(RopeGolden, LongRopeTakesItsListByTheContext) {
     EXPECT_LE(difference(*path, name, 200), kClose);
     EXPECT_LE(difference(*path, name, 121), kClose);
     const auto model = load(*path, {.precise = true, .context = 32});
+    EXPECT_EQ(model->info().rope_context, 32);
+    EXPECT_EQ(model->info().rope_factors, "rope_factors_short.weight");
+    EXPECT_EQ(load(*path, {.context = 33})->info().rope_factors, "rope_factors_long.weight");
     const auto refused = Session::make(model, {.context = 33});
     ASSERT_FALSE(refused);
     EXPECT_NE(refused.error().message.find("loaded for"), std::string::npos)

@@ -32,6 +32,11 @@ Result<int> complete_command(const CompleteArguments& arguments, Output& out);
 // Finds the model by its name and loads it, with progress on the status line.
 Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
                                                 bool quiet = false);
+// "rope_factors_short.weight, loaded for a context of 4096 tokens (--ctx)"; "" where the rotation
+// does not follow the context.
+std::string rotation(const ModelInfo& info);
+// The same as a note on standard error.
+void print_rotation(const ModelInfo& info);
 
 // Random ids that are the same every time, for measuring.
 std::vector<Token> fixed_random_tokens(int64_t count, int64_t vocabulary);

@@ -26,6 +26,16 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
   return Model::load(found.path, options);
 }
 
+std::string rotation(const ModelInfo& info) {
+  if (info.rope_context == 0) return "";
+  return fmt::format("{}, loaded for a context of {} tokens (--ctx)", info.rope_factors,
+                     info.rope_context);
+}
+
+void print_rotation(const ModelInfo& info) {
+  if (info.rope_context != 0) print_note("rotation: " + rotation(info));
+}
+
 namespace {
 
 // A closed pipe is no news to whoever closed it.

@@ -202,6 +202,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     }
   }
   CULET_TRY(const auto model, load_model(asked, arguments.quiet));
+  if (!arguments.quiet) print_rotation(model->info());
   CULET_TRY(const std::vector<Token> tokens, prompt_tokens(*model, arguments, prompt));
   const auto prompted = static_cast<int64_t>(tokens.size());
   MemoryArguments memory = arguments.memory;
