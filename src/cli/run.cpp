@@ -202,7 +202,6 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     }
   }
   CULET_TRY(const auto model, load_model(asked, arguments.quiet));
-  if (!arguments.quiet) print_rotation(model->info());
   CULET_TRY(const std::vector<Token> tokens, prompt_tokens(*model, arguments, prompt));
   const auto prompted = static_cast<int64_t>(tokens.size());
   MemoryArguments memory = arguments.memory;
@@ -213,6 +212,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     CULET_TRY_VOID(check_prompt_sinks(model->info(), memory, prompted));
   }
   CULET_TRY(const auto session, Session::make(model, memory.options(prompted)));
+  if (!arguments.quiet) print_rotation(model->info());
   CULET_TRY_VOID(resume(*session, memory, {"-", arguments.chat_template}, arguments.quiet));
   CULET_TRY(const int status,
             arguments.jsonl

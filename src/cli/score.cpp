@@ -175,8 +175,8 @@ Result<int> score_text(const ScoreArguments& arguments, std::shared_ptr<const Mo
     model.reset();
     CULET_TRY(model, load_model(again));
   }
-  print_rotation(model->info());
   CULET_TRY(const auto session, Session::make(model, memory.options()));
+  print_rotation(model->info());
   CULET_TRY_VOID(resume(*session, memory, {arguments.file.value_or("-")}, false));
   Scorer scorer(*session, arguments.top, out);
   if (static_cast<int64_t>(ids.size()) > session->context() - session->length()) {
