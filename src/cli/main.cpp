@@ -23,7 +23,10 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
     CULET_TRY(const ModelRef target, find_model(arguments.target));
     CULET_TRY(options.target, Model::load(target.path, options));
   }
-  return Model::load(found.path, options);
+  CULET_TRY(auto model, Model::load(found.path, options));
+  status.clear();
+  for (const std::string& warning : model->info().warnings) print_error("warning: " + warning);
+  return model;
 }
 
 namespace {
