@@ -25,7 +25,10 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
   }
   CULET_TRY(auto model, Model::load(found.path, options));
   status.clear();
-  for (const std::string& warning : model->info().warnings) print_error("warning: " + warning);
+  // Also with --quiet, which is about progress: what a file says and what is done may differ.
+  if (!options.text_only) {
+    for (const std::string& warning : model->info().warnings) print_error("warning: " + warning);
+  }
   return model;
 }
 
