@@ -169,20 +169,33 @@ class Keys : public testing::Test {
     return old && value.is_number() && old->as_number() == value.get<double>();
   }
 
+  // Where the file has a flag for each layer: those, turned around.
+  static std::optional<json> flags_of(const Tiny& t, const std::string& key) {
+    const auto file = format::GgufFile::parse(std::as_bytes(std::span(t.data)), "model");
+    const format::MetaValue* old = file->find(t.prefix + key);
+    if (!old || !old->is_array() || !old->at(0).as_bool()) return std::nullopt;
+    json flags;
+    for (uint64_t n = 0; n < old->size(); ++n) flags.push_back(!*old->at(n).as_bool());
+    return flags;
+  }
+
   // Sets the key and checks that what becomes of the model is one of the three outcomes.
   Outcome outcome(const Tiny& t, const json& one) {
     const std::string key = one["key"];
     json value = t.kind == "encoder" && one.contains("encoder") ? one["encoder"] : one["value"];
-    std::string data = with_key(t.data, t.prefix + key, value);
-    if (has(t, key, value) && one.contains("other")) {
-      data = with_key(t.data, t.prefix + key, one["other"]);
+    if (const auto flags = flags_of(t, key)) {
+      value = *flags;
+    } else if (has(t, key, value) && one.contains("other")) {
+      value = one["other"];
     }
+    const std::string data = with_key(t.data, t.prefix + key, value);
     const auto made = compile(data, t);
     if (!made) {
-      // The key of a shape is checked against the tensors, and then the message may name these.
-      const bool named = made.error().message.find(key) != std::string::npos;
-      const bool by_shape = one.value("tensors", false) && !named;
-      EXPECT_TRUE(named || by_shape) << made.error().message;
+      // What does not fit the tensors is used; the message may name these instead of the key.
+      const std::string& message = made.error().message;
+      const bool unread = message.find("model file sets") != std::string::npos;
+      const bool by_shape = one.value("tensors", false) && !unread;
+      EXPECT_TRUE(by_shape || message.find(key) != std::string::npos) << message;
       return by_shape ? Outcome::kUsed : Outcome::kRefused;
     }
     const auto& unread = made->unread_keys;
@@ -192,6 +205,21 @@ class Keys : public testing::Test {
     EXPECT_EQ(ignored, same) << (same ? "the same bits" : "other bits");
     EXPECT_TRUE(!ignored || one.contains("why")) << "ignored without a reason in the list";
     return ignored ? Outcome::kIgnored : Outcome::kUsed;
+  }
+
+  // A key that is used is an error of its name where it has the wrong type, or is a list.
+  void expect_types(const Tiny& t, const json& one) {
+    const std::string key = one["key"];
+    const json wrong[] = {one["value"].is_string() ? json(7) : json("text"), json({1, 2, 3})};
+    for (const json& value : wrong) {
+      SCOPED_TRACE(value.dump());
+      const auto made = compile(with_key(t.data, t.prefix + key, value), t);
+      if (made) {
+        ADD_FAILURE() << "accepted";
+      } else {
+        EXPECT_NE(made.error().message.find(key), std::string::npos) << made.error().message;
+      }
+    }
   }
 
   // A value that changes nothing is accepted where the file does not have the key.
@@ -242,7 +270,8 @@ std::string names_text(const std::set<std::string>& some, const std::set<std::st
   return out.empty() ? "all" : "all but " + out;
 }
 
-// Verifies files.architecture-keys.
+// Requirement files.architecture-keys "keys of the architecture": each key of a model file is used,
+// ignored by name with a reason, or refused by name; docs/architecture-keys.md is current
 TEST_F(Keys, AreUsedIgnoredByNameOrRefused) {
   std::map<std::string, std::map<Outcome, std::set<std::string>>> seen;
   std::set<std::string> families;
@@ -257,6 +286,7 @@ TEST_F(Keys, AreUsedIgnoredByNameOrRefused) {
       const Outcome o = outcome(t, one);
       EXPECT_TRUE(key != "some_unknown_thing" || o == Outcome::kRefused);
       seen[key][o].insert(family);
+      if (o == Outcome::kUsed) expect_types(t, one);
       for (const json& value : one.value("neutral", json::array())) expect_neutral(t, one, value);
     }
   }
@@ -264,13 +294,16 @@ TEST_F(Keys, AreUsedIgnoredByNameOrRefused) {
   std::ostringstream table;
   for (const json& one : list_) {
     const std::string key = one["key"];
-    std::string neutral, why = one.value("why", "");
+    const std::string why = one.value("why", "");
+    std::string neutral;
     for (const json& value : one.value("neutral", json::array()))
       neutral += (neutral.empty() ? "" : ", ") + value.dump();
     auto& of = seen[key];
-    table << "| `" << key << "` | " << one["value"].dump() << " | "
+    table << "| `" << key << "` | " << one["value"].dump()
+          << (one.contains("encoder") ? ", encoders " + one["encoder"].dump() : "") << " | "
           << names_text(of[Outcome::kUsed], families) << " | "
-          << names_text(of[Outcome::kIgnored], families) << (why.empty() ? "" : ": " + why)
+          << names_text(of[Outcome::kIgnored], families)
+          << (of[Outcome::kIgnored].empty() ? "" : ": " + why)
           << " | " << names_text(of[Outcome::kRefused], families) << " | " << neutral << " |\n";
   }
   const std::string path = golden("../../docs/architecture-keys.md"), page = text_of(path);
@@ -285,8 +318,7 @@ TEST_F(Keys, AreUsedIgnoredByNameOrRefused) {
   }
 }
 
-// Requirement files.architecture-keys "keys of the architecture": each is used, ignored by name, or
-// refused by name; a scaling factor without a type is that of linear scaling, as in llama.cpp
+// A factor without a type is that of linear scaling, as in llama.cpp.
 // Verifies files.architecture-keys.
 TEST(RopeFactorWithoutType, IsLinear) {
   const std::string folder = golden("field/rope-factor-without-type/");

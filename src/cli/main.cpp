@@ -25,9 +25,10 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
   }
   CULET_TRY(auto model, Model::load(found.path, options));
   status.clear();
-  // Also with --quiet, which is about progress: what a file says and what is done may differ.
-  if (!options.text_only) {
-    for (const std::string& warning : model->info().warnings) print_error("warning: " + warning);
+  if (options.text_only) return model;
+  for (const auto& loaded : {options.target, model}) {
+    if (!loaded) continue;
+    for (const std::string& warning : loaded->info().warnings) print_error("warning: " + warning);
   }
   return model;
 }

@@ -16,7 +16,8 @@
 namespace culet::plan {
 namespace {
 
-constexpr size_t kShown = 60;  // bytes of a key or of its value in a message
+constexpr size_t kShown = 60;      // bytes of a key or of its value in a message
+constexpr size_t kMostOthers = 4;  // further keys that a message names
 
 bool glob_match(std::string_view pattern, std::string_view s) {  // '*' only
   size_t p = 0, i = 0, star = std::string_view::npos, mark = 0;
@@ -111,6 +112,7 @@ class Manifest {
     for (const IgnoreItem& item : arch_.ignores)
       if (item.is_meta) (item.is_glob ? patterns : names[item.name]).push_back(&item);
     const std::string prefix = hparams_.meta_key("meta.");
+    std::vector<Unused> unused;
     for (const format::MetaEntry& entry : hparams_.model().metadata()) {
       const std::string key(entry.key);
       if (key.rfind(prefix, 0) != 0 || hparams_.keys_read().count(key) != 0) continue;
@@ -120,10 +122,12 @@ class Manifest {
       if (const auto found = names.find(name); found != names.end() && !skip) {
         CULET_TRY(skip, ignores(found->second, name, entry.value, &accepted));
       }
-      if (!skip) return unused_key(key, name, entry.value, accepted);
-      unread->push_back(key);
+      if (skip)
+        unread->push_back(key);
+      else
+        unused.push_back({key, name, shown(entry.value), accepted});
     }
-    return {};
+    return unused.empty() ? Result<void>() : unused_keys(unused);
   }
 
  private:
@@ -201,18 +205,29 @@ class Manifest {
     return s && value.as_string() == *s;
   }
 
-  tl::unexpected<Error> unused_key(const std::string& key, const std::string& name,
-                                   const format::MetaValue& value,
-                                   const std::string& accepted) const {
-    const std::string& text = arch_.files.back().name;
+  struct Unused {
+    std::string key, name, value, accepted;
+  };
+  // The first in full, and which others there are.
+  tl::unexpected<Error> unused_keys(const std::vector<Unused>& unused) const {
+    const Unused& first = unused[0];
+    std::string others;
+    for (size_t n = 1; n < unused.size() && n <= kMostOthers; ++n)
+      others += fmt::format("{}{} = {}", n == 1 ? "; likewise " : ", ",
+                            base::utf8_shown(unused[n].key, kShown), unused[n].value);
+    if (unused.size() > kMostOthers + 1)
+      others += fmt::format(" and {} more", unused.size() - kMostOthers - 1);
     return fail(
         ErrorCode::kUnsupported,
         fmt::format("{}: the model file sets {} = {}, which {} does not read{}, so the answer "
                     "would be wrong; read the key in an architecture file of your own "
-                    "(--arch-dir), or write there: ignore meta.{}",
-                    hparams_.model().name(), base::utf8_shown(key, kShown), shown(value), text,
-                    accepted.empty() ? "" : fmt::format(" (only {} may stay unread)", accepted),
-                    base::utf8_shown(name, kShown)));
+                    "(--arch-dir), or write there: ignore meta.{}{}",
+                    hparams_.model().name(), base::utf8_shown(first.key, kShown), first.value,
+                    arch_.files.back().name,
+                    first.accepted.empty() ? ""
+                                           : fmt::format(" (only {} may stay unread)",
+                                                         first.accepted),
+                    base::utf8_shown(first.name, kShown), others));
   }
 
   static std::string shown(const format::MetaValue& value) {
