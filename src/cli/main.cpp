@@ -28,7 +28,7 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
   if (options.text_only) return model;
   for (const auto& loaded : {options.target, model}) {
     if (!loaded) continue;
-    for (const std::string& warning : loaded->info().warnings) print_error("warning: " + warning);
+    for (const std::string& warning : loaded->info().warnings) print_note("warning: " + warning);
   }
   return model;
 }
