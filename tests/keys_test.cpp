@@ -27,12 +27,12 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kModels[] = {
-    "bert",        "gemma",       "gemma-embedding", "gemma2",     "gemma3",
-    "gemma3-linear", "gemma3n",   "gemma4-assistant", "gemma4-dense", "gemma4-e",
-    "gemma4-moe",  "glm4",        "granite",         "lfm2",       "llama",
-    "llama3-rope", "mixtral",     "modernbert",      "olmo2",      "olmo3",
-    "phi3",        "phi3-longrope", "phi3-window",   "qwen2",      "qwen3",
-    "qwen3moe",    "smollm3"};
+    "bert",          "gemma",         "gemma-embedding",  "gemma2",       "gemma3",
+    "gemma3-linear", "gemma3n",       "gemma4-assistant", "gemma4-dense", "gemma4-e",
+    "gemma4-moe",    "glm4",          "granite",          "lfm2",         "llama",
+    "llama3-rope",   "mixtral",       "modernbert",       "olmo2",        "olmo3",
+    "phi3",          "phi3-longrope", "phi3-window",      "qwen2",        "qwen3",
+    "qwen3moe",      "smollm3"};
 
 std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -199,8 +199,7 @@ class Keys : public testing::Test {
       return by_shape ? Outcome::kUsed : Outcome::kRefused;
     }
     const auto& unread = made->unread_keys;
-    const bool ignored =
-        std::find(unread.begin(), unread.end(), t.prefix + key) != unread.end();
+    const bool ignored = std::find(unread.begin(), unread.end(), t.prefix + key) != unread.end();
     const bool same = first_difference(rows(data, t), t.rows).empty();
     EXPECT_EQ(ignored, same) << (same ? "the same bits" : "other bits");
     EXPECT_TRUE(!ignored || one.contains("why")) << "ignored without a reason in the list";
@@ -238,7 +237,8 @@ class Keys : public testing::Test {
   }
 
   std::shared_ptr<const Model> target() {
-    if (!target_) target_ = load(golden("tiny/gemma4-e/model.gguf"), {.threads = 1, .precise = true});
+    if (!target_)
+      target_ = load(golden("tiny/gemma4-e/model.gguf"), {.threads = 1, .precise = true});
     return target_;
   }
   const format::GgufFile& target_file() {
@@ -251,8 +251,8 @@ class Keys : public testing::Test {
 
   const json list_;
   const plan::ArchLibrary library_ = *plan::ArchLibrary::open("");
-  const std::string path_ = std::filesystem::temp_directory_path() /
-                            ("culet-keys-" + std::to_string(getpid()) + ".gguf");
+  const std::string path_ =
+      std::filesystem::temp_directory_path() / ("culet-keys-" + std::to_string(getpid()) + ".gguf");
   std::shared_ptr<const Model> target_;
   std::string target_data_;
   std::optional<format::GgufFile> target_file_;
@@ -303,8 +303,8 @@ TEST_F(Keys, AreUsedIgnoredByNameOrRefused) {
           << (one.contains("encoder") ? ", encoders " + one["encoder"].dump() : "") << " | "
           << names_text(of[Outcome::kUsed], families) << " | "
           << names_text(of[Outcome::kIgnored], families)
-          << (of[Outcome::kIgnored].empty() ? "" : ": " + why)
-          << " | " << names_text(of[Outcome::kRefused], families) << " | " << neutral << " |\n";
+          << (of[Outcome::kIgnored].empty() ? "" : ": " + why) << " | "
+          << names_text(of[Outcome::kRefused], families) << " | " << neutral << " |\n";
   }
   const std::string path = golden("../../docs/architecture-keys.md"), page = text_of(path);
   const std::string mark = "|---|---|---|---|---|---|\n";

@@ -233,9 +233,8 @@ Result<double> Hyperparameters::number(const Expr& e, int layer) {
 Result<int64_t> Hyperparameters::integer(const Expr& e, int layer, int64_t min, int64_t max) {
   CULET_TRY(double n, number(e, layer));
   if (!(std::floor(n) == n) || n < static_cast<double>(min) || n > static_cast<double>(max))
-    return error(e.location,
-                 fmt::format("this is {}{}; a whole number from {} to {} is needed", n,
-                             origin(e, layer), min, max));
+    return error(e.location, fmt::format("this is {}{}; a whole number from {} to {} is needed", n,
+                                         origin(e, layer), min, max));
   return static_cast<int64_t>(n);
 }
 
@@ -334,8 +333,7 @@ Result<Hyperparameter> Hyperparameters::let_value(const Let& l, int layer, Sourc
   return r;
 }
 
-const Hyperparameters::Known* Hyperparameters::known(
-    const std::pair<const Let*, int>& key) const {
+const Hyperparameters::Known* Hyperparameters::known(const std::pair<const Let*, int>& key) const {
   if (const auto found = known_.find(key); found != known_.end()) return &found->second;
   const auto found = peeking_ ? peeked_.find(key) : peeked_.end();
   return found == peeked_.end() ? nullptr : &found->second;

@@ -645,7 +645,8 @@ TEST(Language, KeysOfTheWrongType) {
   expect("require meta.word, \"\"\n", from);
   expect("require meta.word == 1, \"\"\n", "a string" + from + " is compared with a number");
   expect("require meta.list > 0, \"\"\n", "a list (list of 2), from the key toy.list");
-  expect("require meta.list == 3, \"\"\n", "a list, from the key toy.list of the model file cannot");
+  expect("require meta.list == 3, \"\"\n",
+         "a list, from the key toy.list of the model file cannot");
   expect("require meta.yes > 0, \"\"\n", "from the key toy.yes");
   expect("require meta.word + width > 0, \"\"\n", from);
   expect("", "toy.context_length is no whole number",

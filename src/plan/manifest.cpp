@@ -178,9 +178,9 @@ class Manifest {
       if (item->when) {
         CULET_TRY(const Hyperparameter holds, hparams_.peek(*item->when, -1));
         if (!holds.flag())
-          return hparams_.error(item->location,
-                                fmt::format("'when' needs a condition (yes or no), but this is {}",
-                                            holds.kind()));
+          return hparams_.error(
+              item->location,
+              fmt::format("'when' needs a condition (yes or no), but this is {}", holds.kind()));
         if (!*holds.flag()) continue;
       }
       if (!item->equals) return true;
@@ -219,15 +219,14 @@ class Manifest {
       others += fmt::format(" and {} more", unused.size() - kMostOthers - 1);
     return fail(
         ErrorCode::kUnsupported,
-        fmt::format("{}: the model file sets {} = {}, which {} does not read{}, so the answer "
-                    "would be wrong; read the key in an architecture file of your own "
-                    "(--arch-dir), or write there: ignore meta.{}{}",
-                    hparams_.model().name(), base::utf8_shown(first.key, kShown), first.value,
-                    arch_.files.back().name,
-                    first.accepted.empty() ? ""
-                                           : fmt::format(" (only {} may stay unread)",
-                                                         first.accepted),
-                    base::utf8_shown(first.name, kShown), others));
+        fmt::format(
+            "{}: the model file sets {} = {}, which {} does not read{}, so the answer "
+            "would be wrong; read the key in an architecture file of your own "
+            "(--arch-dir), or write there: ignore meta.{}{}",
+            hparams_.model().name(), base::utf8_shown(first.key, kShown), first.value,
+            arch_.files.back().name,
+            first.accepted.empty() ? "" : fmt::format(" (only {} may stay unread)", first.accepted),
+            base::utf8_shown(first.name, kShown), others));
   }
 
   static std::string shown(const format::MetaValue& value) {
