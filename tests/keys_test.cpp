@@ -145,6 +145,7 @@ class Keys : public testing::Test {
     if (t.kind == "draft") options.target = target();
     const auto model = load(path_, options);
     std::vector<Token> tokens;
+    tokens.reserve(40);
     for (Token id = 0; id < 40; ++id) tokens.push_back(5 + id * 37 % 350);
     if (t.kind == "encoder") {
       Rows all = *encode(*model, {{tokens}});
@@ -320,19 +321,26 @@ TEST_F(Keys, AreUsedIgnoredByNameOrRefused) {
 
 // A factor without a type is that of linear scaling, as in llama.cpp.
 // Verifies files.architecture-keys.
-TEST(RopeFactorWithoutType, IsLinear) {
+TEST_F(Keys, ARopeFactorWithoutTypeIsLinear) {
   const std::string folder = golden("field/rope-factor-without-type/");
   const auto ids = read_json(folder + "ids.json").get<std::vector<Token>>();
-  const auto mean = [&](const std::string& name) {
-    const auto model = load(folder + name, {.threads = 1, .precise = true});
+  const auto mean = [&](const std::string& data) {
+    std::ofstream(path_, std::ios::binary) << data;
+    const auto model = load(path_, {.threads = 1, .precise = true});
     const Rows rows = append_rows(*session(model, KvType::kF32), ids);
     double sum = 0;
     for (size_t n = 1; n < ids.size(); ++n) sum += nll(*model, rows[n - 1], ids[n]);
     return sum / static_cast<double>(ids.size() - 1);
   };
-  EXPECT_NEAR(mean("none.gguf"), 8.420740, 1e-5);
-  EXPECT_NEAR(mean("typed.gguf"), 8.073000, 1e-5);
-  EXPECT_EQ(mean("factor.gguf"), mean("typed.gguf"));
+  const std::string none = text_of(folder + "none.gguf"), typed = text_of(folder + "typed.gguf");
+  const double without = mean(none), linear = mean(typed);
+  EXPECT_NEAR(without, 8.420740, 1e-5);
+  EXPECT_NEAR(linear, 8.073000, 1e-5);
+  EXPECT_EQ(mean(text_of(folder + "factor.gguf")), linear);
+  EXPECT_EQ(mean(with_key(none, "llama.rope.scaling.factor", 4.0)), linear);
+  EXPECT_EQ(mean(with_key(none, "llama.rope.scale_linear", 4.0)), linear);  // the older name
+  EXPECT_EQ(mean(with_key(none, "llama.rope.scaling.factor", 0.0)), without);
+  EXPECT_EQ(mean(with_key(typed, "llama.rope.scaling.type", "none")), without);
 }
 
 }  // namespace
