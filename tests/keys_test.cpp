@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -316,6 +317,28 @@ TEST_F(Keys, AreUsedIgnoredByNameOrRefused) {
     std::ofstream(path, std::ios::binary) << wanted;
   } else {
     EXPECT_TRUE(page == wanted) << path << " is stale; run this test with CULET_WRITE_DOCS=1";
+  }
+}
+
+// cap * tanh(x / cap) of every logit; 0 is no cap.
+// Verifies files.architecture-keys.
+TEST_F(Keys, FinalLogitsAreCapped) {
+  for (const char* name : {"gemma2", "gemma3", "gemma3n", "gemma4-dense"}) {
+    SCOPED_TRACE(name);
+    const Tiny t = tiny(name);
+    const auto capped = [&](double cap) {
+      return rows(with_key(t.data, t.prefix + "final_logit_softcapping", cap), t);
+    };
+    const Rows raw = capped(0), five = capped(5);
+    double most = 0;
+    for (size_t row = 0; row < raw.size(); ++row) {
+      for (size_t id = 0; id < raw[row].size(); ++id) {
+        const double x = static_cast<double>(raw[row][id]);
+        most = std::max(most, std::fabs(x));
+        ASSERT_NEAR(static_cast<double>(five[row][id]), 5 * std::tanh(x / 5), 1e-4);
+      }
+    }
+    EXPECT_GT(most, 1);
   }
 }
 
