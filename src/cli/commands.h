@@ -29,7 +29,8 @@ Result<int> quantize_command(const QuantizeArguments& arguments, Output& out);
 Result<int> convert_command(const ConvertArguments& arguments, Output& out);
 Result<int> complete_command(const CompleteArguments& arguments, Output& out);
 
-// Finds the model by its name and loads it, with progress on the status line.
+// Finds the model by its name and loads it, with progress on the status line. Unless only text is
+// loaded, the warnings of the model are printed on standard error, also where it is to be quiet.
 Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
                                                 bool quiet = false);
 // "rope_factors_short.weight, loaded for a context of 4096 tokens (--ctx)"; "" where the rotation

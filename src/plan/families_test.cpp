@@ -768,7 +768,7 @@ TEST(Families, ExpertsAreThoseThatTheRoutePicksFrom) {
     const auto made = compile_text_of(replace_line(text, from, to), model->file);
     return made ? std::string("no error") : made.error().message;
   };
-  EXPECT_NE(message("route(linear(h, ffn_gate_inp), ", "route(h, ")
+  EXPECT_NE(message("route(linear(h, ffn_gate_inp) as [meta.expert_count], ", "route(h, ")
                 .find("ffn_down_exps.weight has shape {48, 64, 8}, its third number must be 64"),
             std::string::npos);
   EXPECT_NE(message("experts(h, w, ", "experts(h, w * 2, ").find("what route() gives"),

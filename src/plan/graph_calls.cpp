@@ -108,7 +108,8 @@ Result<bool> GraphValues::operand(const OperandRule& rule, const Signature& s, c
       CULET_TRY(Hyperparameter f, writer_.hparams().eval(arg, writer_.layer()));
       if (!f.number())
         return writer_.error(arg.location,
-                             fmt::format("a number is needed here, this is {}", f.show()));
+                             fmt::format("a number is needed here, this is {}{}", f.show(),
+                                         writer_.hparams().origin(arg, writer_.layer())));
       call->hparams.push_back(*f.number());
       break;
     }
