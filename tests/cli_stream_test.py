@@ -353,8 +353,21 @@ class Snapshots(StreamCase):
     def test_what_cannot_stream_is_refused(self):
         for command in (["score", PHI3, "--ids"], ["run", PHI3, "x"], ["show", PHI3]):
             refused = culet(*command, "--stream", stdin=b"[5, 6]")
-            self.assert_error(refused, 1, "endless stream", "length of the context", "phi3.arch:")
+            self.assert_error(refused, 1, "endless stream", "length of the context", "llama.arch:")
             self.assertEqual(refused.stdout, b"")
+
+    def test_the_factors_of_longrope_are_said_and_follow_the_text(self):
+        ids = b"[5, 6, 7, 8, 9]"
+        plain = self.ok(culet("score", PHI3, "--ids", stdin=ids))
+        short = self.ok(culet("score", PHI3, "--ids", "--ctx", "256", stdin=ids))
+        long = self.ok(culet("score", PHI3, "--ids", "--ctx", "257", stdin=ids))
+        self.assertEqual(plain.stdout, short.stdout)
+        self.assertNotEqual(plain.stdout, long.stdout)
+        for process, factors in ((plain, "short"), (short, "short"), (long, "long")):
+            self.assertIn(f"rotation: rope_factors_{factors}.weight, loaded for a context of",
+                          process.stderr.decode())
+        shown = self.ok(culet("show", PHI3)).stdout.decode()
+        self.assertIn("rope_factors_long.weight, loaded for a context of 1024", shown)
 
 
 class Run(StreamCase):

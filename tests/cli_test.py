@@ -127,8 +127,9 @@ def split_in_two(source, first, second):
 
 class Case(unittest.TestCase):
     def assert_error(self, process, status, *words):
-        """One sentence on standard error, nothing but it, and this exit status."""
-        message = process.stderr.decode()
+        """One sentence on standard error, behind warnings if there are any, and this exit status."""
+        message = "".join(line for line in process.stderr.decode().splitlines(keepends=True)
+                          if not line.startswith("warning: "))
         self.assertEqual(process.returncode, status, message)
         self.assertTrue(message.startswith("culet: "), message)
         self.assertEqual(message.count("\n"), 1, message)
@@ -529,6 +530,41 @@ class Run(Case):
         self.assertEqual(self.events("the rain", "-n", "9", model=path)[:-1], greedy)
         hot = self.events("the rain", "-n", "9", "--temp", "4", model=path)[:-1]
         self.assertNotEqual(hot, greedy)
+
+    # Verifies files.architecture-keys.
+    def test_what_a_file_says_in_vain_is_named(self):
+        path = self.folder.name + "/odd.gguf"
+        odd = {"general.sampling.top_p": struct.pack("<If", 6, 2)}
+        with_metadata(GEMMA, path, odd)
+        for arguments in (("run", path, "the rain", "-n", "1"),
+                          ("run", path, "the rain", "-n", "1", "-q", "--jsonl"),
+                          ("score", path), ("explain", path), ("bench", path, "-p", "8", "-n", "2", "-d", "0"),
+                          ("explain", path, "--profile", "-p", "8", "-n", "2")):
+            with self.subTest(arguments):
+                done = self.ok(culet(*arguments, stdin=b"the rain"))
+                self.assertEqual(done.stderr.count(b"warning: the key"), 1)
+                self.assertIn(b"warning: the key general.sampling.top_p is ignored", done.stderr)
+                self.assertNotIn(b"top_p is ignored", done.stdout)
+        with_metadata(EMBEDDING, path, odd)
+        done = self.ok(culet("embed", path, stdin=b"the rain\n"))
+        self.assertIn(b"warning: the key general.sampling.top_p is ignored", done.stderr)
+        for arguments in (("show", path), ("tokenize", path, "the rain")):  # nothing is computed
+            self.assertNotIn(b"warning", self.ok(culet(*arguments)).stderr)
+        self.assertNotIn(b"warning", self.ok(culet("run", GEMMA, "x", "-n", "1")).stderr)
+
+    def test_a_key_that_nothing_reads_is_an_error(self):
+        path = self.folder.name + "/key.gguf"
+        with_metadata(GEMMA, path, {"gemma3.logit_scale": struct.pack("<If", 6, 0.5)})
+        for arguments in (("run", path, "x"), ("score", path), ("bench", path), ("show", path),
+                          ("tokenize", path, "x"), ("explain", path)):
+            with self.subTest(arguments):
+                self.assert_error(culet(*arguments, stdin=b"x"), 1, "gemma3.logit_scale = 0.5")
+        archs = self.folder.name + "/key-archs"
+        os.mkdir(archs)
+        Path(archs, "gemma3.arch").write_text(
+            "arch-lang 1\narch gemma3\ninclude gemma3\nignore meta.logit_scale\n")
+        mine = self.ok(culet("score", path, "--arch-dir", archs, stdin=b"the rain")).stdout
+        self.assertEqual(mine, self.ok(culet("score", GEMMA, stdin=b"the rain")).stdout)
 
     # Verifies answers.generate.
     def test_limits(self):

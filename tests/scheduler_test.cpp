@@ -402,6 +402,49 @@ TEST(Ends, CallbacksMayCancelTheirOwnSequence) {
   }
 }
 
+// Text that might have become a stop text is held back; a cancelled sequence still shows it.
+TEST(Ends, ACancelledAnswerShowsWhatWasHeldBack) {
+  const auto model = load(llama());
+  const auto prompt = tokens_of(20, 1);
+  std::string so_far, held_from;
+  size_t count = 0;
+  Heard straight;
+  const auto other = session(model);
+  ASSERT_TRUE(generate(*other, prompt, sampled(40, 1), [&](const Event& event) {
+    straight.take(event);
+    const auto* delta = std::get_if<TextDelta>(&event);
+    if (delta == nullptr || count > 0 || straight.ids.size() < 5 || delta->text.empty())
+      return true;
+    count = straight.ids.size();
+    so_far = straight.text;
+    held_from = delta->text;
+    return true;
+  }));
+  ASSERT_GT(count, 0u);
+
+  const auto scheduler = scheduler_of(model);
+  const auto one = session(model);
+  GenerateOptions options = sampled(40, 1);
+  options.stop = {held_from + " never comes"};
+  Heard heard;
+  std::string shown;
+  submit(*scheduler, {.session = one.get(),
+                      .tokens = prompt,
+                      .generate = options,
+                      .on_event = [&](const Event& event) {
+                        heard.take(event);
+                        if (!std::holds_alternative<TextDelta>(event)) return true;
+                        if (heard.ids.size() == count && shown.empty()) shown = heard.text;
+                        return heard.ids.size() < count;
+                      }});
+  run(*scheduler);
+  ASSERT_TRUE(heard.finished);
+  EXPECT_EQ(heard.finished->reason, FinishReason::kCancelled);
+  EXPECT_EQ(heard.text, so_far);
+  EXPECT_EQ(shown + held_from, so_far);
+  EXPECT_EQ(heard.kinds.substr(heard.kinds.size() - 3), "atF");
+}
+
 TEST(Ends, ACallbackMayCancelAnyOtherBeforeThePass) {
   const auto model = load(llama());
   Job first(model, 10, 1), second(model, 10, 2);

@@ -21,6 +21,7 @@
 #include "culet/logprobs.h"
 #include "culet/measure.h"
 #include "culet/model.h"
+#include "culet/prefix_cache.h"
 #include "culet/sampler.h"
 #include "culet/scheduler.h"
 #include "culet/session.h"

@@ -105,6 +105,11 @@ struct ModelInfo {
   int64_t embedding_dimension = 0;  // numbers in a vector of embed(); 0: the model makes none
   // Tokens of the longest sequence for encode() and embed(); 0: no encoder, or text_only.
   int64_t sequence_length = 0;
+  // Of a model whose rotation follows the context (LongRoPE): the context that it was loaded for,
+  // which its sessions cannot exceed, and the tensor with the factors for it. 0 and "": any
+  // context.
+  int64_t rope_context = 0;
+  std::string rope_factors{};
   std::string isa{};
   bool precise = false, repacked = true;
   bool has_chat_template = false;

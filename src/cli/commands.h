@@ -29,9 +29,15 @@ Result<int> quantize_command(const QuantizeArguments& arguments, Output& out);
 Result<int> convert_command(const ConvertArguments& arguments, Output& out);
 Result<int> complete_command(const CompleteArguments& arguments, Output& out);
 
-// Finds the model by its name and loads it, with progress on the status line.
+// Finds the model by its name and loads it, with progress on the status line. Unless only text is
+// loaded, the warnings of the model are printed on standard error, also where it is to be quiet.
 Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
                                                 bool quiet = false);
+// "rope_factors_short.weight, loaded for a context of 4096 tokens (--ctx)"; "" where the rotation
+// does not follow the context.
+std::string rotation(const ModelInfo& info);
+// The same as a note on standard error.
+void print_rotation(const ModelInfo& info);
 
 // Random ids that are the same every time, for measuring.
 std::vector<Token> fixed_random_tokens(int64_t count, int64_t vocabulary);

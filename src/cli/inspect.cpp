@@ -108,6 +108,7 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
           {"embedding_dimension", info.embedding_dimension},
           {"vocabulary", info.vocabulary_size},
           {"context_length", info.context_length},
+          {"rope_factors", info.rope_factors.empty() ? Json() : Json(info.rope_factors)},
           {"chat_template", info.has_chat_template},
           {"sampling", to_json(info.sampling)},
           {"caches", caches},
@@ -216,6 +217,7 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
   line("shape", fmt::format("{} layers, hidden size {}, vocabulary {}", info.layers,
                             info.hidden_size, info.vocabulary_size));
   line("context", fmt::format("{} tokens", info.context_length));
+  if (info.rope_context != 0) line("rotation", rotation(info));
   if (info.kind == ModelKind::kEncoder) {
     line("vectors", info.embedding_dimension > 0
                         ? fmt::format("{} numbers per text (culet embed)", info.embedding_dimension)

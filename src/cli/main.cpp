@@ -23,7 +23,24 @@ Result<std::shared_ptr<const Model>> load_model(const ModelArguments& arguments,
     CULET_TRY(const ModelRef target, find_model(arguments.target));
     CULET_TRY(options.target, Model::load(target.path, options));
   }
-  return Model::load(found.path, options);
+  CULET_TRY(auto model, Model::load(found.path, options));
+  status.clear();
+  if (options.text_only) return model;
+  for (const auto& loaded : {options.target, model}) {
+    if (!loaded) continue;
+    for (const std::string& warning : loaded->info().warnings) print_note("warning: " + warning);
+  }
+  return model;
+}
+
+std::string rotation(const ModelInfo& info) {
+  if (info.rope_context == 0) return "";
+  return fmt::format("{}, loaded for a context of {} tokens (--ctx)", info.rope_factors,
+                     info.rope_context);
+}
+
+void print_rotation(const ModelInfo& info) {
+  if (info.rope_context != 0) print_note("rotation: " + rotation(info));
 }
 
 namespace {

@@ -212,6 +212,7 @@ Result<int> run(const RunArguments& arguments, Output& out) {
     CULET_TRY_VOID(check_prompt_sinks(model->info(), memory, prompted));
   }
   CULET_TRY(const auto session, Session::make(model, memory.options(prompted)));
+  if (!arguments.quiet) print_rotation(model->info());
   CULET_TRY_VOID(resume(*session, memory, {"-", arguments.chat_template}, arguments.quiet));
   CULET_TRY(const int status,
             arguments.jsonl

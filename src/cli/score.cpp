@@ -162,12 +162,21 @@ Result<int64_t> context_for(const ScoreArguments& arguments, const ModelInfo& in
   return static_cast<int64_t>(tokens);
 }
 
-Result<int> score_text(const ScoreArguments& arguments, const std::shared_ptr<const Model>& model,
+Result<int> score_text(const ScoreArguments& arguments, std::shared_ptr<const Model> model,
                        Output& out) {
   CULET_TRY(const std::vector<Token> ids, read_tokens(arguments, *model));
   MemoryArguments memory = arguments.memory;
   CULET_TRY(memory.context, context_for(arguments, model->info(), ids.size()));
+  // The context is the text's, and the rotation follows it.
+  if (model->info().rope_context != 0 && arguments.memory.context == 0 && memory.context != 0 &&
+      memory.context != model->info().rope_context) {
+    ModelArguments again = arguments.model;
+    again.options.context = memory.context;
+    model.reset();
+    CULET_TRY(model, load_model(again));
+  }
   CULET_TRY(const auto session, Session::make(model, memory.options()));
+  print_rotation(model->info());
   CULET_TRY_VOID(resume(*session, memory, {arguments.file.value_or("-")}, false));
   Scorer scorer(*session, arguments.top, out);
   if (static_cast<int64_t>(ids.size()) > session->context() - session->length()) {
@@ -234,9 +243,9 @@ Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<
 }  // namespace
 
 Result<int> score_command(const ScoreArguments& arguments, Output& out) {
-  CULET_TRY(const auto model, load_model(arguments.model));
+  CULET_TRY(auto model, load_model(arguments.model));
   return arguments.memory.stream ? score_stream(arguments, model, out)
-                                 : score_text(arguments, model, out);
+                                 : score_text(arguments, std::move(model), out);
 }
 
 }  // namespace culet::cli

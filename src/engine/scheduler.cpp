@@ -25,7 +25,7 @@ struct Scheduler::Impl {
       : model(std::move(of)), options(how), pass(model->impl()) {}
 
   void admit();
-  void end_cancelled();
+  void start_and_end();  // sequences that are new, and those that were cancelled
   void compute(StepReport* report);
   void remove_ended();
 
@@ -53,7 +53,7 @@ void Scheduler::Impl::admit() {
   inbox.clear();
 }
 
-void Scheduler::Impl::end_cancelled() {
+void Scheduler::Impl::start_and_end() {
   const auto end = [](engine::Sequence& sequence) {
     if (sequence.cancelled() && !sequence.in_answer()) sequence.stop();
   };
@@ -135,7 +135,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::make(std::shared_ptr<const Model> 
 Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Scheduler::~Scheduler() {
-  for (const auto& sequence : impl_->active) sequence->stop();
+  for (const auto& sequence : impl_->active) sequence->abandon();
 }
 
 Result<SequenceId> Scheduler::submit(SequenceRequest request) {
@@ -180,7 +180,7 @@ StepReport Scheduler::step() {
   base::set_float_mode();
   StepReport report;
   impl_->admit();
-  impl_->end_cancelled();
+  impl_->start_and_end();
   impl_->compute(&report);
   impl_->remove_ended();
   report.sequences = size();

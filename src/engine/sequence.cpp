@@ -180,12 +180,15 @@ void Sequence::next_token() {
   append_.start({&token_, 1});
 }
 
-void Sequence::stop() {
-  if (ended()) return;
+void Sequence::abandon() {
   if (append_.done > 0 || append_.size() > 0) append_.undo();
   append_.start({});
-  close_cost();
-  last_.emplace(Finished{FinishReason::kCancelled, cost_, {}});
+}
+
+void Sequence::stop() {
+  if (ended()) return;
+  abandon();
+  end(FinishReason::kCancelled);
 }
 
 // Shows what was held back; the bytes of an unfinished character may still complete a stop text.
@@ -194,7 +197,7 @@ void Sequence::end(FinishReason reason) {
   if (answer_) {
     const std::string_view rest = answer_->flush();
     if (!rest.empty()) emit(TextDelta{rest, -1});
-    if (answer_->text().stop() >= 0) {
+    if (reason != FinishReason::kCancelled && answer_->text().stop() >= 0) {
       reason = FinishReason::kStop;
       stop = request_.generate->stop[static_cast<size_t>(answer_->text().stop())];
     }

@@ -36,7 +36,8 @@ class Sequence final {
   void passed(double seconds);
   bool in_answer() const { return in_answer_; }
 
-  void stop();  // ends it as cancelled
+  void stop();     // ends it as cancelled
+  void abandon();  // leaves the session as after the last Appended event; no event follows
   bool ended() const { return last_.has_value(); }
   // Sends the last event. The session is the caller's again.
   void leave();

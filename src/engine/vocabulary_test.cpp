@@ -1,35 +1,15 @@
 // The public vocabulary and text stream over small vocabularies made by hand.
 #include "culet/vocabulary.h"
 
+#include "base/allocation_counter.h"
 #include "culet/sampler.h"
 #include "engine/vocabulary_impl.h"
 #include "text/test_vocabulary.h"
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <limits>
-#include <new>
 #include <random>
-
-static std::atomic<int64_t> allocations{0};
-
-void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {  // std::stable_sort's
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return std::malloc(bytes);
-}
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // g++ with sanitizers: they do match
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-#pragma GCC diagnostic pop
 
 namespace culet {
 namespace {
@@ -281,17 +261,17 @@ TEST(TextStream, ATokenAllocatesNothingAfterWarmUp) {
   TextStream one = stream(b.vocabulary, {.stops = {"Often you?", "never"}}), two = stream(spm);
   int64_t after_warm_up = 0;
   for (int round = 0; round < 3; ++round) {
-    after_warm_up = allocations.load();
+    after_warm_up = base::allocation_count();
     one.reset();
     for (int i = 0; i < 100; ++i) {
       for (Token id : {b.often, b.space_you, Token{'!'}, Token{0xc3}, Token{0xa9}}) one.push(id);
       two.push(word);
     }
     one.flush();
-    after_warm_up = allocations.load() - after_warm_up;
+    after_warm_up = base::allocation_count() - after_warm_up;
   }
   EXPECT_EQ(after_warm_up, 0);
-  EXPECT_GT(allocations.load(), 0);
+  EXPECT_GT(base::allocation_count(), 0);
 }
 
 }  // namespace

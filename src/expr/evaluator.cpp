@@ -88,18 +88,19 @@ Result<Value> Evaluator::node(const Expr& e) {
 Result<double> Evaluator::to_number(const Value& value, const Expr& e) const {
   const double* n = value.number();
   if (n && std::isnan(*n))
-    return host_.error(e, "a number is needed here, but this is not a number (nan)",
+    return host_.error(e,
+                       "a number is needed here, but this is not a number (nan)" + host_.origin(e),
                        ErrorCode::kCorrupt);
   if (n) return *n;
-  return host_.error(
-      e, fmt::format("a number is needed here, but this is {} ({})", value.kind(), value.show()));
+  return host_.error(e, fmt::format("a number is needed here, but this is {} ({}){}", value.kind(),
+                                    value.show(), host_.origin(e)));
 }
 
 Result<bool> Evaluator::to_flag(const Value& value, const Expr& e) const {
   if (spreads(value)) return false;
   if (const bool* b = value.flag()) return *b;
-  return host_.error(e, fmt::format("a condition (yes or no) is needed here, but this is {} ({})",
-                                    value.kind(), value.show()));
+  return host_.error(e, fmt::format("a condition (yes or no) is needed here, but this is {} ({}){}",
+                                    value.kind(), value.show(), host_.origin(e)));
 }
 
 Result<double> Evaluator::number(const Expr& e) {
@@ -150,11 +151,14 @@ Result<Value> Evaluator::compare(const Expr& e, const Value& a, const Value& b) 
   const std::string& op = e.text;
   if (op == "==" || op == "!=") {
     if (is_thing(a) || is_thing(b))
-      return host_.error(e, fmt::format("{} cannot be compared; has(NAME) says whether something "
-                                        "is there",
-                                        is_thing(a) ? a.kind() : b.kind()));
+      return host_.error(
+          e, fmt::format("{}{} cannot be compared; has(NAME) says whether something is there",
+                         is_thing(a) ? a.kind() : b.kind(),
+                         host_.origin(*e.kids[is_thing(a) ? 0 : 1])));
     if (a.value.index() != b.value.index() && !a.is_none() && !b.is_none())
-      return host_.error(e, fmt::format("{} is compared with {}", a.kind(), b.kind()));
+      return host_.error(
+          e, fmt::format("{}{} is compared with {}{}", a.kind(), host_.origin(*e.kids[0]), b.kind(),
+                         host_.origin(*e.kids[1])));
     return Value{equal(a, b) == (op == "==")};
   }
   CULET_TRY(double x, to_number(a, *e.kids[0]));

@@ -32,6 +32,10 @@ class Host {
   // Every other kind of node: an index, a member, last(), tensors, views, tuples.
   virtual Result<Value> other(const Expr& e) = 0;
 
+  // Where the value of a node comes from, as the end of a message: ", from the key KEY"; "": from
+  // this text.
+  virtual std::string origin(const Expr& /*e*/) { return ""; }
+
   virtual tl::unexpected<Error> error(const Expr& e, std::string_view message,
                                       ErrorCode code = ErrorCode::kInvalidArgument) const = 0;
 };

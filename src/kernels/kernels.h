@@ -193,11 +193,18 @@ struct IsaLevel {
 };
 const IsaLevel* isa_levels();
 
-// cos/sin tables: out = [dims / 2] cosines, [dims / 2] sines of position * theta_i * scale /
+// cos/sin tables: out = [dims / 2] cosines, [dims / 2] sines of position * theta_i * scale_i /
 // factor_i, theta_i = base^(-2i / dims), times attn_factor. Angles are formed and reduced in
 // float64 (own exp, log, sin, cos), so position 10^8 is as exact as 10. factors may be null. The
 // same on every CPU.
-void rope_frequencies(double base, int32_t dims, double scale, const float* factors, double* theta);
+struct RopeScale {
+  double scale = 1;
+  // scale_i is 1 up to pair mix_from, `scale` from pair mix_to on, and on the straight line from
+  // one to the other between them. mix_to = 0: `scale` everywhere.
+  double mix_from = 0, mix_to = 0;
+};
+void rope_frequencies(double base, int32_t dims, RopeScale scale, const float* factors,
+                      double* theta);
 void rope_table(const double* theta, int32_t dims, int64_t position, double attn_factor,
                 float* out);
 

@@ -675,7 +675,7 @@ void add_rows(const Kernels& kernels, std::mt19937& rng, Digest* digest) {
   digest->add(out);
   double theta[32], sums[2];
   std::vector<float> rotated(64), table(64);
-  rope_frequencies(10000.0, 64, 1.0, nullptr, theta);
+  rope_frequencies(10000.0, 64, {}, nullptr, theta);
   rope_table(theta, 64, 123457, 1.0, table.data());
   kernels.rope(x.data(), table.data(), 64, 64, 0, rotated.data());
   digest->add(rotated);

@@ -92,12 +92,18 @@ void sin_cos(double position, double theta, double* s, double* c) {
 
 }  // namespace
 
-void rope_frequencies(double base, int32_t dims, double scale, const float* factors,
+void rope_frequencies(double base, int32_t dims, RopeScale scale, const float* factors,
                       double* theta) {
   const double log_base = log_double(base);
   for (int32_t i = 0; i < dims / 2; i++) {
+    double scale_i = scale.scale;
+    if (scale.mix_to > 0) {
+      const double way = (i - scale.mix_from) / (scale.mix_to - scale.mix_from);
+      const double part = way < 0 ? 0 : way > 1 ? 1 : way;
+      scale_i = scale.scale * part + (1 - part);
+    }
     const double t = exp_double(-2.0 * i / dims * log_base);
-    theta[i] = t * scale / (factors ? static_cast<double>(factors[i]) : 1.0);
+    theta[i] = t * scale_i / (factors ? static_cast<double>(factors[i]) : 1.0);
   }
 }
 

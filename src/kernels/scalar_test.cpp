@@ -174,7 +174,7 @@ TEST(Scalar, RopeTableIsExactAtAnyPosition) {
   for (int dims : {64, 128, 256})
     for (double base : {10000.0, 1e6, 500000.0}) {
       std::vector<double> theta(dims / 2);
-      rope_frequencies(base, dims, 1.0, nullptr, theta.data());
+      rope_frequencies(base, dims, {}, nullptr, theta.data());
       for (int i = 0; i < dims / 2; i++) {
         const long double t = powl(base, -2.0L * i / dims);
         ASSERT_NEAR(double(theta[i] / t), 1.0, 2e-15) << base << " " << i;
@@ -192,7 +192,7 @@ TEST(Scalar, RopeTableIsExactAtAnyPosition) {
     }
   double scaled[2];
   const float factors[2] = {1.0f, 4.0f};
-  rope_frequencies(100.0, 4, 0.5, factors, scaled);
+  rope_frequencies(100.0, 4, {0.5}, factors, scaled);
   EXPECT_DOUBLE_EQ(scaled[0], 0.5);
   EXPECT_DOUBLE_EQ(scaled[1], 0.1 * 0.5 / 4);
 }

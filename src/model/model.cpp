@@ -518,10 +518,22 @@ int64_t longest_sequence(const LoadedModel& model) {
   return trained > 0 ? std::min(trained, most) : most;
 }
 
+// Which factors the rotation has, where they follow the context.
+void describe_ropes(LoadedModel* model) {
+  const plan::Plan& plan = model->compiled.plan;
+  if (plan.no_stream.empty()) return;
+  model->info.rope_context = model->context;
+  for (const plan::RopeSpec& rope : plan.ropes) {
+    if (rope.factors != plan::kNone)
+      model->info.rope_factors = model->tensors().at(rope.factors).name;
+  }
+}
+
 void describe_model(const ModelOptions& options, LoadedModel* model) {
   ModelInfo& info = model->info;
   describe_file(*model, &info);
   describe_plan(model->compiled, &info);
+  describe_ropes(model);
   info.sequence_length = longest_sequence(*model);
   info.isa = model->kernels.isa;
   info.precise = options.precise;

@@ -68,7 +68,8 @@ struct Require {
 struct IgnoreItem {
   std::string name;  // tensor name, "glob" or meta key
   bool is_glob = false, is_meta = false;
-  std::shared_ptr<Expr> when;  // null: always
+  std::shared_ptr<Expr> when;    // null: always
+  std::shared_ptr<Expr> equals;  // meta.KEY == VALUE: only a key of this value; null: of any
   SourceLocation location;
 };
 

@@ -266,6 +266,13 @@ class Parser : private expr::TokenReader {
         CULET_TRY(item.name, want_name("a tensor's name, \"a pattern\" or meta.KEY"));
       }
       if (item.name.rfind("meta.", 0) == 0) item.is_meta = true, item.name = item.name.substr(5);
+      if (is_symbol("==")) {
+        if (!item.is_meta)
+          return error(item.location, "only a metadata key has a value: ignore meta.KEY == VALUE");
+        take_token();
+        CULET_TRY(ExprPtr value, expression());
+        item.equals = std::move(value);
+      }
       found.push_back(std::move(item));
       if (arch_.ignores.size() + found.size() > kMaxItems)
         return error(found.back().location, fmt::format("more than {} names to ignore", kMaxItems));
@@ -273,12 +280,7 @@ class Parser : private expr::TokenReader {
     if (accept_word("when")) {
       CULET_TRY(ExprPtr when, expression());
       const std::shared_ptr<Expr> shared = std::move(when);
-      for (IgnoreItem& item : found) {
-        if (item.is_meta)
-          return error(item.location,
-                       "metadata keys are ignored always or never; leave the 'when' out");
-        item.when = shared;
-      }
+      for (IgnoreItem& item : found) item.when = shared;
     }
     for (IgnoreItem& item : found) arch_.ignores.push_back(std::move(item));
     return end_of_line();

@@ -47,6 +47,8 @@ constexpr NumberField kNumberFields[] = {
     {OpKind::rope, "base", Field<&RopeSpec::base>::set},
     {OpKind::rope, "scale", Field<&RopeSpec::scale>::set},
     {OpKind::rope, "attn_factor", Field<&RopeSpec::attn_factor>::set},
+    {OpKind::rope, "mix_from", Field<&RopeSpec::mix_from>::set},
+    {OpKind::rope, "mix_to", Field<&RopeSpec::mix_to>::set},
     {OpKind::attend, "scale", Field<&AttendAttributes::scale>::set},
     {OpKind::attend, "softcap", Field<&AttendAttributes::softcap>::set},
     {OpKind::route, "top", Field<&RouteAttributes::top>::set},

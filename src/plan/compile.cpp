@@ -26,6 +26,16 @@ Result<std::string> architecture_of(const format::GgufFile& model) {
   return std::string(*name);
 }
 
+// The one key of the architecture that the program reads by itself.
+Result<void> check_context_key(const format::GgufFile& model, const std::string& architecture) {
+  const std::string key = architecture + ".context_length";
+  const format::MetaValue* value = model.find(key);
+  if (!value || value->as_int().value_or(-1) >= 0) return {};
+  return fail(ErrorCode::kCorrupt, fmt::format("{}: the key {} is no whole number from 0 on, so "
+                                               "nothing says how long a context may be",
+                                               model.name(), key));
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines{""};
   size_t at = 0;
@@ -58,6 +68,7 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
   Compiled out;
   out.arch = std::make_shared<const ArchFile>(std::move(parsed));
   const ArchFile& arch = *out.arch;
+  CULET_TRY_VOID(check_context_key(model, name));
   const int64_t trained = trained_context(model);
   const int64_t context = options.context > 0 ? options.context : trained;
 
@@ -80,6 +91,7 @@ Result<Compiled> compile_text(const ArchLibrary& library, const ArchText& text,
 
   out.plan = std::move(graph.plan);
   out.warnings = std::move(graph.warnings);
+  out.unread_keys = std::move(graph.unread_keys);
   out.origin = text.origin;
   out.context_length = trained;
   out.plan.architecture = name;

@@ -46,8 +46,10 @@ class ArchLibrary {
 struct Compiled {
   Plan plan;
   std::string origin;                 // of the architecture file
-  std::vector<std::string> warnings;  // metadata keys nobody read, ...
-  int64_t context_length = 0;         // the model's training context (0: not stated)
+  std::vector<std::string> warnings;  // hyperparameters nobody reads
+  // Keys of the architecture that change nothing here: an 'ignore' line names them.
+  std::vector<std::string> unread_keys;
+  int64_t context_length = 0;  // the model's training context (0: not stated)
   std::shared_ptr<const ArchFile>
       arch;  // the text, parsed: a draft model's hyperparameters may name hyperparameters in it
 };

@@ -62,6 +62,7 @@ struct AttributesText {
     std::string out = fmt::format(" {} dims={} base={} scale={}",
                                   a.adjacent ? "adjacent" : "halves", r.dims, r.base, r.scale);
     if (r.attn_factor != 1) out += fmt::format(" attn_factor={}", r.attn_factor);
+    if (r.mix_to > 0) out += fmt::format(" mix={}..{}", r.mix_from, r.mix_to);
     if (r.factors != kNone) out += " factors";
     if (a.sinks) out += " sinks";
     return out;

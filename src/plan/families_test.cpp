@@ -531,9 +531,10 @@ TEST(Families, OnlyRopesThatFollowTheContextForbidStreams) {
     EXPECT_EQ(plan_of(f.header, f.arch).no_stream, "") << f.header;
   }
   for (const int64_t context : {256, 257}) {
-    EXPECT_EQ(plan_of("phi3-longrope", "phi3", {.context = context}).no_stream,
-              "the rotary factors depend on the length of the context (phi3.arch:9: let long    = "
-              "trained > 0 and session.context > trained)");
+    EXPECT_EQ(
+        plan_of("phi3-longrope", "phi3", {.context = context}).no_stream,
+        "the rotary factors depend on the length of the context (llama.arch:39: let long     = "
+        "lists and session.context > trained)");
   }
 }
 
@@ -619,6 +620,129 @@ TEST(Families, LlamaServesMistral) {
   }
 }
 
+// A model of two layers, heads of 128, as files of llama.cpp have it; `more` adds keys and tensors.
+Header small(const std::string& arch) {
+  Header h(arch);
+  h.number(arch + ".block_count", 2).number(arch + ".embedding_length", 256);
+  h.number(arch + ".context_length", 131072).number(arch + ".feed_forward_length", 64);
+  h.number(arch + ".attention.head_count", 2).real(arch + ".rope.freq_base", 1e6f);
+  h.real(arch + ".attention.layer_norm_rms_epsilon", 1e-5f);
+  h.tensor("token_embd.weight", {256, 32}).tensor("output_norm.weight", {256});
+  for (const std::string layer : {"blk.0.", "blk.1."}) {
+    for (const char* matrix :
+         {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight"})
+      h.tensor(layer + matrix, {256, 256});
+    h.tensor(layer + "ffn_gate.weight", {256, 64}).tensor(layer + "ffn_up.weight", {256, 64});
+    h.tensor(layer + "ffn_down.weight", {64, 256});
+    if (arch == "olmo2") {
+      h.tensor(layer + "attn_q_norm.weight", {256}).tensor(layer + "attn_k_norm.weight", {256});
+      h.tensor(layer + "post_attention_norm.weight", {256});
+      h.tensor(layer + "post_ffw_norm.weight", {256});
+    } else {
+      h.tensor(layer + "attn_norm.weight", {256}).tensor(layer + "ffn_norm.weight", {256});
+    }
+  }
+  return h;
+}
+Header yarn(const std::string& arch) {
+  Header h = small(arch);
+  h.text(arch + ".rope.scaling.type", "yarn").real(arch + ".rope.scaling.factor", 4);
+  h.number(arch + ".rope.scaling.original_context_length", 32768);
+  return h;
+}
+Plan plan_of(Header h, const CompileOptions& options = {}) {
+  auto c = compile(builtin(), h.model()->file, options);
+  if (!c) throw std::runtime_error(c.error().message);
+  return std::move(c->plan);
+}
+std::string refusal_of(Header h) {
+  auto c = compile(builtin(), h.model()->file, {});
+  return c ? "" : c.error().message;
+}
+
+// Right numbers: the formulas of "YaRN: Efficient Context Window Extension" (arXiv 2309.00071) with
+// 32 and 1 turns: 128 ln(32768 / 64 pi) / (2 ln 10^6) = 23.6, 128 ln(32768 / 2 pi) / (2 ln 10^6)
+// = 39.6, 1 + ln(4) / 10.
+TEST(Families, YarnMixesAndBoosts) {
+  const RopeSpec rope = plan_of(yarn("llama")).ropes.at(0);
+  EXPECT_EQ(rope.scale, 0.25);
+  EXPECT_EQ(rope.mix_from, 23);
+  EXPECT_EQ(rope.mix_to, 40);
+  EXPECT_NEAR(rope.attn_factor, 1.1386294, 1e-6);
+  EXPECT_EQ(plan_of(yarn("qwen2")).ropes, std::vector{rope});
+
+  Header h = yarn("llama");
+  h.real("llama.rope.scaling.yarn_beta_fast", 16).real("llama.rope.scaling.yarn_beta_slow", 2);
+  h.real("llama.rope.scaling.attn_factor", 0.5f).flag("llama.rope.scaling.yarn_truncate", false);
+  const RopeSpec other = plan_of(h).ropes.at(0);
+  EXPECT_NEAR(other.mix_from, 26.807, 1e-2);
+  EXPECT_NEAR(other.mix_to, 36.440, 1e-2);
+  EXPECT_NEAR(other.attn_factor, 1.1386294 / 2, 1e-6);
+
+  h = yarn("llama");
+  h.real("llama.rope.scaling.yarn_log_multiplier", 2);
+  EXPECT_NEAR(plan_of(h).ropes.at(0).attn_factor, 1.1386294 / 1.2772589, 1e-6);
+  h = yarn("llama");
+  h.real("llama.rope.scaling.yarn_ext_factor", 0);
+  EXPECT_NE(refusal_of(h).find("yarn_ext_factor"), std::string::npos) << refusal_of(h);
+}
+
+TEST(Families, AFactorWithoutATypeIsLinear) {
+  Header h = small("llama");
+  h.real("llama.rope.scaling.factor", 8);
+  EXPECT_EQ(plan_of(h).ropes.at(0).scale, 0.125);
+  EXPECT_EQ(plan_of(h).ropes.at(0).mix_to, 0);
+  h = small("llama");
+  h.real("llama.rope.scaling.factor", 8).text("llama.rope.scaling.type", "none");
+  EXPECT_EQ(plan_of(h).ropes.at(0).scale, 1);
+  h = small("llama");
+  h.text("llama.rope.scaling.type", "longrope");
+  EXPECT_NE(refusal_of(h).find("longrope with its factors"), std::string::npos) << refusal_of(h);
+}
+
+// OLMo 3 as llama.cpp writes it: YaRN in the layers without a window only.
+TEST(Families, Olmo3ScalesGlobalLayersOnly) {
+  Header h = yarn("olmo2");
+  h.number("olmo2.attention.sliding_window", 8);
+  h.flags("olmo2.attention.sliding_window_pattern", {true, false});
+  const Plan plan = plan_of(h);
+  ASSERT_EQ(plan.ropes.size(), 2U);
+  EXPECT_EQ(plan.ropes[0], (RopeSpec{.base = 1e6, .dims = 128}));
+  EXPECT_EQ(plan.ropes[1].mix_to, 40);
+  EXPECT_EQ(plan.ropes[1].scale, 0.25);
+}
+
+TEST(Families, LlamaHasTheWindowsThatTheFileSays) {
+  Header h = small("llama");
+  h.number("llama.attention.sliding_window", 8);
+  for (const CacheSpec& cache : plan_of(h).caches) EXPECT_EQ(cache.window, 8);
+  h.flags("llama.attention.sliding_window_pattern", {false, true});
+  EXPECT_EQ(plan_of(h).caches.at(0).policy, CachePolicy::kGlobal);
+  EXPECT_EQ(plan_of(h).caches.at(1).policy, CachePolicy::kWindow);
+  h = small("llama");
+  h.number("llama.attention.sliding_window", 0);
+  EXPECT_EQ(plan_of(h).caches.at(0).policy, CachePolicy::kGlobal);
+}
+
+// Granite 4 without state layers: key heads of every layer in an array, keys of the state unused.
+TEST(Families, GraniteHybridRunsWithoutStates) {
+  const auto granite = [](uint32_t heads_of_last) {
+    Header h = small("granitehybrid");
+    h.numbers("granitehybrid.attention.head_count_kv", {2, heads_of_last});
+    h.real("granitehybrid.logit_scale", 2).number("granitehybrid.ssm.conv_kernel", 4);
+    h.number("granitehybrid.ssm.state_size", 128);
+    return h;
+  };
+  Header h = granite(2);
+  EXPECT_EQ(count(plan_of(h), OpKind::attend), 2);
+  EXPECT_EQ(count(plan_of(h), OpKind::rope), 4 + 2);  // a query more for sinks
+  h.flag("granitehybrid.rope.scaling.finetuned", false);
+  EXPECT_EQ(count(plan_of(h), OpKind::rope), 0);
+  EXPECT_NE(refusal_of(granite(0)).find("layers with a state (Mamba) are not supported"),
+            std::string::npos)
+      << refusal_of(granite(0));
+}
+
 TEST(Families, Qwen3MoeRoutes) {
   const Plan plan = plan_of("qwen3moe", "qwen3moe");
   EXPECT_EQ(count(plan, OpKind::route), 3);
@@ -644,7 +768,7 @@ TEST(Families, ExpertsAreThoseThatTheRoutePicksFrom) {
     const auto made = compile_text_of(replace_line(text, from, to), model->file);
     return made ? std::string("no error") : made.error().message;
   };
-  EXPECT_NE(message("route(linear(h, ffn_gate_inp), ", "route(h, ")
+  EXPECT_NE(message("route(linear(h, ffn_gate_inp) as [meta.expert_count], ", "route(h, ")
                 .find("ffn_down_exps.weight has shape {48, 64, 8}, its third number must be 64"),
             std::string::npos);
   EXPECT_NE(message("experts(h, w, ", "experts(h, w * 2, ").find("what route() gives"),

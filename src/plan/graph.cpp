@@ -41,7 +41,7 @@ class Statements {
     plan_.n_layers = static_cast<int32_t>(layers);
     plan_.architecture = arch_.architectures.front();
     plan_.kind = arch_.kind;
-    std::vector<std::string> warnings;
+    std::vector<std::string> warnings, unread_keys;
     CULET_TRY_VOID(target_.check_externs());
     CULET_TRY_VOID(check_requires(hparams_, plan_.n_layers));
     CULET_TRY_VOID(check_unnamed_lets(hparams_, plan_.n_layers, &warnings));
@@ -52,8 +52,8 @@ class Statements {
       return writer_.error(model->location, "the block 'model:' has no line 'layers: layer'");
     CULET_TRY_VOID(check_outputs(*model));
     CULET_TRY_VOID(scope_.end());
-    CULET_TRY_VOID(check_manifest(hparams_, writer_.used(), plan_.n_layers, &warnings));
-    return GraphResult{std::move(plan_), std::move(warnings)};
+    CULET_TRY_VOID(check_manifest(hparams_, writer_.used(), plan_.n_layers, &unread_keys));
+    return GraphResult{std::move(plan_), std::move(warnings), std::move(unread_keys)};
   }
 
  private:

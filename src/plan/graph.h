@@ -20,10 +20,11 @@ struct TargetPlan {  // of the model a draft model is attached to
 struct GraphResult {
   Plan plan;
   std::vector<std::string> warnings;
+  std::vector<std::string> unread_keys;  // of the architecture: an 'ignore' line names them
 };
 
 // Evaluates requires, expands model and layer blocks, binds tensors, infers shapes, and checks that
-// every tensor and every rope / attention key of the file is read or ignored.
+// every tensor and every key of the architecture is read or ignored.
 Result<GraphResult> build_graph(Hyperparameters& hparams, const TargetPlan& target);
 
 }  // namespace culet::plan

@@ -108,7 +108,8 @@ Result<bool> GraphValues::operand(const OperandRule& rule, const Signature& s, c
       CULET_TRY(Hyperparameter f, writer_.hparams().eval(arg, writer_.layer()));
       if (!f.number())
         return writer_.error(arg.location,
-                             fmt::format("a number is needed here, this is {}", f.show()));
+                             fmt::format("a number is needed here, this is {}{}", f.show(),
+                                         writer_.hparams().origin(arg, writer_.layer())));
       call->hparams.push_back(*f.number());
       break;
     }
@@ -276,6 +277,12 @@ Result<void> GraphValues::finish_rope(const Expr& e, const RopeSpec& rope, Op* o
                          fmt::format("rope's scale is {} and its attn_factor {}; both must be "
                                      "positive",
                                      rope.scale, rope.attn_factor));
+  const bool mixes = rope.mix_from != 0 || rope.mix_to != 0;
+  if (mixes && !(rope.mix_from >= 0 && rope.mix_to > rope.mix_from))
+    return writer_.error(e.location,
+                         fmt::format("rope's mix_from is {} and its mix_to {}; 0 <= mix_from < "
+                                     "mix_to is needed",
+                                     rope.mix_from, rope.mix_to));
   if (!(rope.base > 0))
     return writer_.error(e.location,
                          fmt::format("rope's base is {}, a positive number is needed", rope.base));

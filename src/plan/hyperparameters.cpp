@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace culet::plan {
 namespace {
@@ -87,6 +88,7 @@ class Hyperparameters::Names : public expr::Host {
     return hparams_.call(e, layer_);
   }
   std::string functions() const override { return "has, window, band"; }
+  std::string origin(const Expr& e) override { return hparams_.origin(e, layer_); }
   Result<Hyperparameter> other(const Expr& e) override {
     switch (e.kind) {
       case Kind::kIndex:
@@ -231,8 +233,8 @@ Result<double> Hyperparameters::number(const Expr& e, int layer) {
 Result<int64_t> Hyperparameters::integer(const Expr& e, int layer, int64_t min, int64_t max) {
   CULET_TRY(double n, number(e, layer));
   if (!(std::floor(n) == n) || n < static_cast<double>(min) || n > static_cast<double>(max))
-    return error(e.location,
-                 fmt::format("this is {}; a whole number from {} to {} is needed", n, min, max));
+    return error(e.location, fmt::format("this is {}{}; a whole number from {} to {} is needed", n,
+                                         origin(e, layer), min, max));
   return static_cast<int64_t>(n);
 }
 
@@ -250,9 +252,9 @@ Result<int64_t> Hyperparameters::layers() {
   const double n = f.number() ? *f.number() : 0;
   if (!(n >= 1 && n <= kMaxLayers && n == std::floor(n)))
     return error(l->location,
-                 fmt::format("the hyperparameter 'layers' is {}; a whole number from 1 to {} is "
+                 fmt::format("the hyperparameter 'layers' is {}{}; a whole number from 1 to {} is "
                              "needed",
-                             f.show(), kMaxLayers),
+                             f.show(), origin(*l->value, -1), kMaxLayers),
                  ErrorCode::kCorrupt);
   return static_cast<int64_t>(n);
 }
@@ -318,18 +320,63 @@ Result<Hyperparameter> Hyperparameters::let_value(const Let& l, int layer, Sourc
         fmt::format("'{}' differs from layer to layer; use it inside a layer, or index it as {}[0]",
                     l.name, l.name));
   const std::pair<const Let*, int> key{&l, each ? layer : -1};
-  if (const auto known = known_.find(key); known != known_.end()) {
-    if (known->second.from_context)
-      ++context_uses_, context_location_ = known->second.context_location;
-    return known->second.value;
+  if (const Known* made = known(key)) {
+    if (made->from_context) ++context_uses_, context_location_ = made->context_location;
+    return made->value;
   }
   const int64_t before = context_uses_;
   if (!open_.insert(key).second)
     return error(l.location, fmt::format("'{}' is defined by itself", l.name));
   auto r = eval(*l.value, key.second);
   open_.erase(key);
-  if (r) known_[key] = {*r, context_uses_ != before, context_location_};
+  if (r) (peeking_ ? peeked_ : known_)[key] = {*r, context_uses_ != before, context_location_};
   return r;
+}
+
+const Hyperparameters::Known* Hyperparameters::known(const std::pair<const Let*, int>& key) const {
+  if (const auto found = known_.find(key); found != known_.end()) return &found->second;
+  const auto found = peeking_ ? peeked_.find(key) : peeked_.end();
+  return found == peeked_.end() ? nullptr : &found->second;
+}
+
+Result<Hyperparameter> Hyperparameters::peek(const Expr& e, int layer) {
+  const bool before = std::exchange(peeking_, true);
+  auto value = eval(e, layer);
+  peeking_ = before;
+  return value;
+}
+
+// The node of a metadata key whose value is that of `e`; null: `e` is something else.
+const Expr* Hyperparameters::key_behind(const Expr& e, int layer, int depth) {
+  if (depth > kMaxReferences) return nullptr;
+  switch (e.kind) {
+    case Kind::kName:
+      if (starts_with(e.text, "meta.")) return &e;
+      if (const Let* l = let(e.text))
+        return key_behind(*l->value, per_layer(*l) ? layer : -1, depth + 1);
+      return nullptr;
+    case Kind::kIndex:
+      return e.kids[0]->kind == Kind::kName && starts_with(e.kids[0]->text, "meta.")
+                 ? e.kids[0].get()
+                 : nullptr;
+    case Kind::kDefault: {
+      const Expr* key = key_behind(*e.kids[0], layer, depth + 1);
+      return key && model_.find(meta_key(key->text)) ? key
+                                                     : key_behind(*e.kids[1], layer, depth + 1);
+    }
+    case Kind::kIf: {
+      const auto yes = peek(*e.kids[0], layer);
+      if (!yes || !yes->flag()) return nullptr;
+      return key_behind(*e.kids[*yes->flag() ? 1 : 2], layer, depth + 1);
+    }
+    default:
+      return nullptr;
+  }
+}
+
+std::string Hyperparameters::origin(const Expr& e, int layer) {
+  const Expr* key = key_behind(e, layer, 0);
+  return key ? fmt::format(", from the key {} of the model file", meta_key(key->text)) : "";
 }
 
 std::string Hyperparameters::meta_key(std::string_view n) const {
@@ -344,6 +391,7 @@ Result<Hyperparameter> Hyperparameters::meta(const Expr& e, std::string_view n, 
   const format::MetaValue* v = model_.find(key);
   *absent = v == nullptr;
   if (!v) return Hyperparameter{expr::Absent{}};
+  if (!peeking_) keys_read_.insert(key);
   if (!index || !v->is_array()) return from_meta(*v);
   CULET_TRY(int64_t at, integer(*index, layer, 0, INT32_MAX));
   if (static_cast<uint64_t>(at) >= v->size())
@@ -538,14 +586,6 @@ std::vector<std::string> Hyperparameters::names_like_tensors(int layer) const {
     names.emplace_back(name);
   }
   return names;
-}
-
-// ---- which metadata keys the text names
-
-void Hyperparameters::note_meta_keys(const Expr& e) {
-  if (e.kind == Kind::kName && starts_with(e.text, "meta.")) meta_keys_.insert(meta_key(e.text));
-  for (const ExprPtr& kid : e.kids) note_meta_keys(*kid);
-  for (const NamedArgument& a : e.named) note_meta_keys(*a.value);
 }
 
 }  // namespace culet::plan

@@ -70,8 +70,13 @@ class Hyperparameters {
   const ArchFile& arch() const { return arch_; }
   const format::GgufFile& model() const { return model_; }
   Hyperparameters* target() { return target_; }
-  const std::set<std::string>& meta_keys() const { return meta_keys_; }  // every key the text names
-  void note_meta_keys(const Expr& e);
+  // The metadata keys of the model file that an evaluation has read so far. has(meta.KEY) does not
+  // read a key.
+  const std::set<std::string>& keys_read() const { return keys_read_; }
+  // eval() for a check: what it reads does not count as read.
+  Result<Hyperparameter> peek(const Expr& e, int layer);
+  // ", from the key KEY of the model file" where the value of `e` is that of a key; else "".
+  std::string origin(const Expr& e, int layer);
   tl::unexpected<Error> error(SourceLocation p, std::string_view message,
                               ErrorCode code = ErrorCode::kInvalidArgument) const;
   // The name in the file: blk.{i}.NAME.weight inside a layer, NAME.weight outside, root.NAME,
@@ -111,6 +116,8 @@ class Hyperparameters {
   Result<Hyperparameter> tensor_value(const Expr& e, int layer);
   tl::unexpected<Error> unknown(const Expr& e) const;
   std::string no_key(SourceLocation location, std::string_view name) const;
+  const Known* known(const std::pair<const Let*, int>& key) const;
+  const Expr* key_behind(const Expr& e, int layer, int depth);
   void find_per_layer();
   void collect_lets(const Expr& e, std::unordered_set<const Let*>* out) const;
   bool is_variable(std::string_view name) const;
@@ -120,12 +127,13 @@ class Hyperparameters {
   std::string prefix_;  // general.architecture of the model, with a dot
   int64_t context_;
   Hyperparameters* target_;
-  std::map<std::pair<const Let*, int>, Known> known_;
+  std::map<std::pair<const Let*, int>, Known> known_, peeked_;
   std::unordered_map<std::string_view, const Let*> lets_;
   std::unordered_set<const Let*> per_layer_;
   std::set<std::pair<const Let*, int>> open_;  // being evaluated: finds circles
   std::vector<Variable> variables_;            // of last(...)
-  std::set<std::string> meta_keys_;
+  std::set<std::string> keys_read_;
+  bool peeking_ = false;
   int depth_ = 0;
   size_t steps_ = 0;
   int64_t context_uses_ = 0;

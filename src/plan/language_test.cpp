@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kHead = "arch-lang 1\narch toy\n";  // two lines
 constexpr const char* kLets =
     "let layers = meta.block_count\nlet width = meta.embedding_length\nlet heads = meta.heads\n"
-    "let eps = meta.eps\nignore meta.word, meta.yes, meta.list, token_embd, norm, attn_q\n";
+    "let eps = meta.eps\nignore meta.word, meta.yes, meta.list, meta.embedding_length, meta.heads, "
+    "meta.eps, token_embd, norm, attn_q\n";
 constexpr const char* kModel =
     "model:\n  x = embed(token_embd)\n  layers: layer\n  output logits = rms_norm(x, output_norm, "
     "eps)\n";
@@ -148,7 +149,7 @@ TEST(Language, TopLevel) {
   expect_error(toy("state s: depth 2\n"), "8:10:", "rows or width");
   expect_error(toy("extern other: x\n"), "8:8:", "'target'");
   expect_error(toy("ignore 12\n"), "8:8:", "a tensor's name");
-  expect_error(toy("ignore meta.a when yes\n"), "8:8:", "leave the 'when' out");
+  expect_error(toy("ignore norm == 2\n"), "8:8:", "only a metadata key has a value");
   expect_error(toy("model:\n  x = embed(token_embd)\n"), "10:1:", "stands twice");
 }
 
@@ -575,24 +576,83 @@ TEST(Language, TensorsAndKeysThatNobodyReads) {
   expect_error(toy("ignore \"blk.*\" when i == 1\n"), "8:", "cannot depend on the layer", extra);
 
   const ModelPtr rope = toy_header().real("toy.rope.freq_base", 10).model();
-  EXPECT_NE(message_of(toy(), rope).find("sets toy.rope.freq_base, which test.arch does not read"),
-            std::string::npos);
-  EXPECT_EQ(message_of(toy("ignore meta.rope.freq_base\n"), rope), "");
-  EXPECT_EQ(message_of(toy("ignore \"meta.rope.*\"\n"), rope), "");
-  EXPECT_EQ(message_of(toy("let base = meta.rope.freq_base\nrequire base > 0, \"\"\n"), rope), "");
+  const auto unread = [&](const std::string& lets) { return message_of(toy(lets), rope); };
+  const std::string refused =
+      "made.gguf: the model file sets toy.rope.freq_base = 10, which test.arch does not read";
+  EXPECT_EQ(unread("").rfind(refused, 0), 0u) << unread("");
+  EXPECT_EQ(unread("ignore meta.rope.freq_base\n"), "");
+  EXPECT_EQ(unread("ignore \"meta.rope.*\"\n"), "");
+  EXPECT_EQ(unread("let base = meta.rope.freq_base\nrequire base > 0, \"\"\n"), "");
   // A hyperparameter that nothing names reads nothing.
-  EXPECT_NE(message_of(toy("let base = meta.rope.freq_base\n"), rope).find("does not read"),
+  EXPECT_EQ(unread("let base = meta.rope.freq_base\n").rfind(refused, 0), 0u);
+  // A key that only an untaken branch names is not read, nor is one that is asked for by has().
+  EXPECT_EQ(unread("let b = if width > 8 then meta.rope.freq_base else 1\n"
+                   "require b > 0, \"\"\n")
+                .rfind(refused, 0),
+            0u);
+  EXPECT_EQ(unread("require width == 8 or meta.rope.freq_base == 1, \"\"\n").rfind(refused, 0), 0u);
+  EXPECT_EQ(unread("require has(meta.rope.freq_base), \"\"\n").rfind(refused, 0), 0u);
+  EXPECT_EQ(unread("let b = if width == 8 then meta.rope.freq_base else 1\n"
+                   "require b > 0, \"\"\n"),
+            "");
+  // Nor does a hyperparameter that nothing names hide that a named one reads the key, or not.
+  EXPECT_EQ(unread("let a = b + 1\nlet b = meta.rope.freq_base\n").rfind(refused, 0), 0u);
+  EXPECT_EQ(unread("let a = b + 1\nlet b = meta.rope.freq_base\nrequire b > 0, \"\"\n"), "");
+  // Of one value, under a condition, or both.
+  EXPECT_EQ(unread("ignore meta.rope.freq_base == 10\n"), "");
+  EXPECT_EQ(unread("ignore meta.rope.freq_base == 1, meta.rope.freq_base == 10\n"), "");
+  const std::string two = unread("ignore meta.rope.freq_base == 1, meta.rope.freq_base == 2\n");
+  EXPECT_NE(two.find("(only 1 or 2 may stay unread)"), std::string::npos) << two;
+  EXPECT_EQ(unread("ignore meta.rope.freq_base == \"10\"\n").rfind(refused, 0), 0u);
+  EXPECT_EQ(unread("ignore meta.rope.freq_base == yes\n").rfind(refused, 0), 0u);
+  EXPECT_EQ(unread("ignore \"meta.rope.*\" == 10 when width == 8\n"), "");
+  EXPECT_EQ(unread("ignore \"meta.rope.*\" == 10 when width == 9\n").rfind(refused, 0), 0u);
+  EXPECT_EQ(unread("ignore meta.rope.freq_base when meta.rope.freq_base == width + 2\n"), "");
+  expect_error(toy("ignore meta.rope.freq_base when width\n"), "8:8:", "needs a condition", rope);
+  // A condition about a key that is not there is not asked.
+  EXPECT_EQ(message_of(toy("ignore meta.absent when meta.absent == 1\n")), "");
+  const ModelPtr list = toy_header().numbers("toy.other", {4, 4}).model();
+  EXPECT_EQ(message_of(toy("ignore meta.other == 4\n"), list), "");
+  EXPECT_NE(message_of(toy("ignore meta.other == 3\n"), list).find("toy.other = a list of 2"),
             std::string::npos);
-  const ModelPtr other = toy_header().real("toy.note", 10).model();
-  auto c = compile_text_of(toy(), other->file);
+  const ModelPtr other = toy_header().text("toy.note", "a\nb").model();
+  EXPECT_NE(message_of(toy(), other).find("toy.note = \"a"), std::string::npos);
+  EXPECT_EQ(message_of(toy(), other).find('\n'), std::string::npos);
+  auto c = compile_text_of(toy("ignore meta.note\n"), other->file);
   ASSERT_TRUE(c);
-  ASSERT_EQ(c->warnings.size(), 5u);  // and four hyperparameters of toy() that nothing reads
-  EXPECT_NE(c->warnings.back().find("unknown key toy.note"), std::string::npos);
-  c = compile_text_of(toy("let brnch = meta.heads\n"), other->file);
+  EXPECT_EQ(c->warnings.size(), 2u);  // two hyperparameters of toy() that nothing reads
+  EXPECT_EQ(c->unread_keys.back(), "toy.note");
+  const ModelPtr another = toy_header().model();
+  c = compile_text_of(toy("let brnch = meta.heads\n"), another->file);
   ASSERT_TRUE(c);
   EXPECT_EQ(std::count(c->warnings.begin(), c->warnings.end(),
                        "test.arch:8: nothing reads the hyperparameter 'brnch'"),
             1);
+}
+
+// A key of the wrong type is named, wherever its value is needed.
+TEST(Language, KeysOfTheWrongType) {
+  const auto expect = [](const std::string& lets, const std::string& part,
+                         const ModelPtr& model = toy_header().model()) {
+    const std::string m = message_of(toy(lets), model);
+    EXPECT_NE(m.find(part), std::string::npos) << m;
+  };
+  const std::string from = ", from the key toy.word of the model file";
+  expect("require meta.word > 0, \"\"\n", "this is a string (\"linear\")" + from);
+  expect("let w = meta.word default 1\nrequire w > 0, \"\"\n", from);
+  expect("let w = meta.absent default meta.word\nrequire w > 0, \"\"\n", from);
+  expect("let w = if width == 8 then meta.word else 1\nlet v = w\nrequire v > 0, \"\"\n", from);
+  expect("require meta.word, \"\"\n", from);
+  expect("require meta.word == 1, \"\"\n", "a string" + from + " is compared with a number");
+  expect("require meta.list > 0, \"\"\n", "a list (list of 2), from the key toy.list");
+  expect("require meta.list == 3, \"\"\n",
+         "a list, from the key toy.list of the model file cannot");
+  expect("require meta.yes > 0, \"\"\n", "from the key toy.yes");
+  expect("require meta.word + width > 0, \"\"\n", from);
+  expect("", "toy.context_length is no whole number",
+         toy_header().text("toy.context_length", "many").model());
+  expect("", "toy.context_length is no whole number",
+         toy_header().numbers("toy.context_length", {4, 4}).model());
 }
 
 // Verifies language.alternative-tensor.

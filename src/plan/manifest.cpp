@@ -1,18 +1,23 @@
 // Takes what the graph read, checks that the rest of the model file is ignored on purpose.
 //
-// The names of the 'ignore' lines are expanded once, so time is linear in tensors plus layers; only
-// patterns are tried one by one, and they are paid for (Hyperparameters::spend).
+// The names of the 'ignore' lines are expanded once, so time is linear in tensors, keys and layers;
+// only patterns are tried one by one, and they are paid for (Hyperparameters::spend).
 #include "plan/manifest.h"
 
+#include "base/utf8.h"
 #include "expr/lexer.h"
 
 #include <fmt/format.h>
 
 #include <functional>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace culet::plan {
 namespace {
+
+constexpr size_t kShown = 60;      // bytes of a key or of its value in a message
+constexpr size_t kMostOthers = 4;  // further keys that a message names
 
 bool glob_match(std::string_view pattern, std::string_view s) {  // '*' only
   size_t p = 0, i = 0, star = std::string_view::npos, mark = 0;
@@ -100,29 +105,29 @@ class Manifest {
     return {};
   }
 
-  // Keys under rope. and attention. change numbers, so one that nobody reads is an error; other
-  // keys of the architecture that nobody reads are worth a warning.
-  Result<void> keys(std::vector<std::string>* warnings) {
-    note_all();
-    std::vector<const IgnoreItem*> ignored;
+  // Every key of the architecture has been read, or an 'ignore' line says that it may go unread.
+  Result<void> keys(std::vector<std::string>* unread) {
+    std::unordered_map<std::string_view, std::vector<const IgnoreItem*>> names;
+    std::vector<const IgnoreItem*> patterns;
     for (const IgnoreItem& item : arch_.ignores)
-      if (item.is_meta) ignored.push_back(&item);
+      if (item.is_meta) (item.is_glob ? patterns : names[item.name]).push_back(&item);
     const std::string prefix = hparams_.meta_key("meta.");
+    std::vector<Unused> unused;
     for (const format::MetaEntry& entry : hparams_.model().metadata()) {
       const std::string key(entry.key);
-      if (key.rfind(prefix, 0) != 0 || hparams_.meta_keys().count(key) != 0) continue;
-      const std::string rest = key.substr(prefix.size());
-      CULET_TRY(bool skip, matches(ignored, rest));
-      if (skip) continue;
-      if (rest.rfind("rope.", 0) == 0 || rest.rfind("attention.", 0) == 0)
-        return fail(ErrorCode::kUnsupported,
-                    fmt::format("{}: the model file sets {}, which {} does not read, so the answer "
-                                "would be wrong; read it there, or write: ignore meta.{}",
-                                hparams_.model().name(), key, arch_.files.back().name, rest));
-      warnings->push_back(
-          fmt::format("unknown key {}: {} does not read it", key, arch_.files.back().name));
+      if (key.rfind(prefix, 0) != 0 || hparams_.keys_read().count(key) != 0) continue;
+      const std::string name = key.substr(prefix.size());
+      std::string accepted;
+      CULET_TRY(bool skip, ignores(patterns, name, entry.value, &accepted));
+      if (const auto found = names.find(name); found != names.end() && !skip) {
+        CULET_TRY(skip, ignores(found->second, name, entry.value, &accepted));
+      }
+      if (skip)
+        unread->push_back(key);
+      else
+        unused.push_back({key, name, shown(entry.value), accepted});
     }
-    return {};
+    return unused.empty() ? Result<void>() : unused_keys(unused);
   }
 
  private:
@@ -164,11 +169,73 @@ class Manifest {
     return false;
   }
 
-  // A let that nothing names (of an included file whose lines were replaced) reads no key.
-  void note_all() {
-    const auto note = [this](const Expr& e) { hparams_.note_meta_keys(e); };
-    for (const Let* l : named_lets(hparams_)) note(*l->value);
-    each_expression(arch_, note);
+  // Whether one of the lines ignores a key of this value. accepted: the values that they name.
+  Result<bool> ignores(const std::vector<const IgnoreItem*>& items, std::string_view name,
+                       const format::MetaValue& value, std::string* accepted) {
+    for (const IgnoreItem* item : items) {
+      CULET_TRY_VOID(hparams_.spend(item->location));
+      if (item->is_glob && !glob_match(item->name, name)) continue;
+      if (item->when) {
+        CULET_TRY(const Hyperparameter holds, hparams_.peek(*item->when, -1));
+        if (!holds.flag())
+          return hparams_.error(
+              item->location,
+              fmt::format("'when' needs a condition (yes or no), but this is {}", holds.kind()));
+        if (!*holds.flag()) continue;
+      }
+      if (!item->equals) return true;
+      CULET_TRY(const Hyperparameter wanted, hparams_.peek(*item->equals, -1));
+      CULET_TRY_VOID(hparams_.spend(item->location, value.is_array() ? value.size() : 1));
+      if (has_value(value, wanted)) return true;
+      *accepted += (accepted->empty() ? "" : " or ") + wanted.show();
+    }
+    return false;
+  }
+
+  // A list has it when each of its elements has.
+  static bool has_value(const format::MetaValue& value, const Hyperparameter& wanted) {
+    if (value.is_array()) {
+      for (uint64_t n = 0; n < value.size(); ++n)
+        if (!has_value(value.at(n), wanted)) return false;
+      return true;
+    }
+    if (const double* n = wanted.number()) return value.as_number() == *n;
+    if (const bool* b = wanted.flag()) return value.as_bool() == *b;
+    const std::string* s = wanted.text();
+    return s && value.as_string() == *s;
+  }
+
+  struct Unused {
+    std::string key, name, value, accepted;
+  };
+  // The first in full, and which others there are.
+  tl::unexpected<Error> unused_keys(const std::vector<Unused>& unused) const {
+    const Unused& first = unused[0];
+    std::string others;
+    for (size_t n = 1; n < unused.size() && n <= kMostOthers; ++n)
+      others += fmt::format("{}{} = {}", n == 1 ? "; likewise " : ", ",
+                            base::utf8_shown(unused[n].key, kShown), unused[n].value);
+    if (unused.size() > kMostOthers + 1)
+      others += fmt::format(" and {} more", unused.size() - kMostOthers - 1);
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "{}: the model file sets {} = {}, which {} does not read{}, so the answer "
+            "would be wrong; read the key in an architecture file of your own "
+            "(--arch-dir), or write there: ignore meta.{}{}",
+            hparams_.model().name(), base::utf8_shown(first.key, kShown), first.value,
+            arch_.files.back().name,
+            first.accepted.empty() ? "" : fmt::format(" (only {} may stay unread)", first.accepted),
+            base::utf8_shown(first.name, kShown), others));
+  }
+
+  static std::string shown(const format::MetaValue& value) {
+    if (value.is_array()) return fmt::format("a list of {}", value.size());
+    if (const auto b = value.as_bool()) return *b ? "true" : "false";
+    if (const auto s = value.as_string())
+      return fmt::format("\"{}\"", base::utf8_shown(*s, kShown));
+    const auto n = value.as_number();
+    return n ? fmt::format("{:.9g}", *n) : "?";
   }
 
   Hyperparameters& hparams_;
@@ -199,7 +266,7 @@ Result<void> check_unnamed_lets(Hyperparameters& hparams, int32_t layers,
     if (l.location.file != own || named.count(&l) != 0) continue;
     const bool each = hparams.per_layer(l);
     for (int i = 0; i < (each ? layers : 1); ++i) {
-      const Result<Hyperparameter> value = hparams.eval(*l.value, each ? i : -1);
+      const Result<Hyperparameter> value = hparams.peek(*l.value, each ? i : -1);
       if (!value && value.error().code == ErrorCode::kInvalidArgument)
         return tl::unexpected<Error>(value.error());
     }
@@ -210,10 +277,10 @@ Result<void> check_unnamed_lets(Hyperparameters& hparams, int32_t layers,
 }
 
 Result<void> check_manifest(Hyperparameters& hparams, const std::vector<bool>& used, int32_t layers,
-                            std::vector<std::string>* warnings) {
+                            std::vector<std::string>* unread_keys) {
   Manifest manifest(hparams, layers);
   CULET_TRY_VOID(manifest.tensors(used));
-  return manifest.keys(warnings);
+  return manifest.keys(unread_keys);
 }
 
 }  // namespace culet::plan

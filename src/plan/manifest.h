@@ -1,5 +1,5 @@
 // What a model file must and must not have: the text's 'require' lines hold, and nothing of the
-// file goes unread, neither a tensor nor a key that changes numbers.
+// file goes unread by mistake, neither a tensor nor a key of the architecture.
 #pragma once
 
 #include "culet/result.h"
@@ -18,9 +18,10 @@ Result<void> check_requires(Hyperparameters& hparams, int32_t layers);
 Result<void> check_unnamed_lets(Hyperparameters& hparams, int32_t layers,
                                 std::vector<std::string>* warnings);
 
-// used[t]: the graph reads tensor t. Errors: a tensor that is neither read nor ignored; a key under
-// rope. or attention. that the text neither names nor ignores. Other unread keys are warnings.
+// used[t]: the graph reads tensor t. hparams has evaluated all that the graph needs. Errors: a
+// tensor that is neither read nor ignored; a key of the architecture that no evaluation has read
+// and no 'ignore' line lets go unread. unread_keys: those that one does.
 Result<void> check_manifest(Hyperparameters& hparams, const std::vector<bool>& used, int32_t layers,
-                            std::vector<std::string>* warnings);
+                            std::vector<std::string>* unread_keys);
 
 }  // namespace culet::plan

@@ -79,6 +79,7 @@ QuantLayout quant_layout(int64_t width);
 
 struct RopeSpec {  // one table of angles, shared by every rope op that equals it
   double base = 10000, scale = 1, attn_factor = 1;
+  double mix_from = 0, mix_to = 0;  // pairs from which on `scale` acts in part, in full
   int32_t dims = 0;
   TensorId factors = kNone;  // [dims / 2] divisors of the frequencies
   bool operator==(const RopeSpec&) const = default;

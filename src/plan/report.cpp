@@ -505,7 +505,9 @@ Result<std::string> check_arch(const ArchLibrary& library, const ArchText& text,
     out += statements_text(graph.plan, model, source, kind.ops);
   }
   return out + caches_text(graph.plan) + states_text(graph.plan) + stream_text(graph.plan) +
-         tensors_text(hparams, graph.plan);
+         tensors_text(hparams, graph.plan) +
+         fmt::format("\nkeys\n  not read, as an 'ignore' line says ({}): {}\n",
+                     graph.unread_keys.size(), counted(graph.unread_keys));
 }
 
 }  // namespace culet::plan

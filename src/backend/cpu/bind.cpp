@@ -103,8 +103,8 @@ void bind_ropes(const Binder& b, Program* program) {
     CULET_CHECK(rope.factors == plan::kNone ||
                 b.weights.vector_size(rope.factors) >= rope.dims / 2);
     std::vector<double> theta(static_cast<size_t>(rope.dims / 2));
-    kernels::rope_frequencies(rope.base, rope.dims, rope.scale, b.weights.vector(rope.factors),
-                              theta.data());
+    kernels::rope_frequencies(rope.base, rope.dims, {rope.scale, rope.mix_from, rope.mix_to},
+                              b.weights.vector(rope.factors), theta.data());
     program->thetas.push_back(std::move(theta));
     program->rope_dims.push_back(rope.dims);
   }

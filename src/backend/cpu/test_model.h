@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/executor.h"
+#include "base/allocation_counter.h"
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "kernels/test_data.h"
@@ -30,8 +31,7 @@ using plan::TokenSet;
 using plan::ValueId;
 using quant::TensorType;
 
-// How often the test program has asked the heap for memory (allocation_count_test.cpp).
-int64_t allocation_count();
+using base::allocation_count;
 
 inline kernels::Kernels kernel_table(const char* isa = nullptr) {
   kernels::Kernels table{};
