@@ -110,6 +110,9 @@ struct ModelInfo {
   // context.
   int64_t rope_context = 0;
   std::string rope_factors{};
+  // Only with text_only: why load() without it would fail with kUnsupported, a sentence. "": it
+  // would not.
+  std::string cannot_run{};
   std::string isa{};
   bool precise = false, repacked = true;
   bool has_chat_template = false;

@@ -76,6 +76,8 @@ class Executor {
                                                    const kernels::Kernels& kernels,
                                                    base::ThreadPool& pool,
                                                    const PrepareOptions& options);
+  // prepare()'s errors of the kind kUnsupported that a plan and the types of its tensors tell.
+  static Result<void> check(const plan::Plan& plan, const plan::Tensors& tensors);
   ~Executor();
 
   const Limits& limits() const;

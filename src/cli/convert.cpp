@@ -39,9 +39,10 @@ Result<int> convert_command(const ConvertArguments& arguments, Output& out) {
   ModelOptions options = arguments.model.options;
   options.text_only = true;
   const auto model = Model::load(written->path, options);
-  if (!model) print_note("the file is written, but cannot be run here: " + model.error().message);
+  const std::string why = model ? (*model)->info().cannot_run : model.error().message;
+  if (!why.empty()) print_note("the file is written, but cannot be run here: " + why);
   nlohmann::ordered_json json = written_json(*written);
-  json["runs"] = model.has_value();
+  json["runs"] = why.empty();
   out.write(arguments.json
                 ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
                 : printable(written_text(*written)));

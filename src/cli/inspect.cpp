@@ -2,12 +2,16 @@
 #include "cli/commands.h"
 #include "cli/events.h"
 #include "cli/interrupt.h"
+#include "culet/arch.h"
 #include "culet/hub.h"
+#include "culet/model_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace culet::cli {
 namespace {
@@ -15,6 +19,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kDefaultContext = 4096;
+
+// A value from a file takes one line, so that it cannot look like another one.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
 
 std::string mebibytes(uint64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -110,6 +120,8 @@ Json to_json(const Model& model, const ModelRef& ref, const std::vector<FileDige
           {"context_length", info.context_length},
           {"rope_factors", info.rope_factors.empty() ? Json() : Json(info.rope_factors)},
           {"chat_template", info.has_chat_template},
+          {"runs", info.cannot_run.empty()},
+          {"why_not", info.cannot_run.empty() ? Json() : Json(info.cannot_run)},
           {"sampling", to_json(info.sampling)},
           {"caches", caches},
           {"instruction_set", info.isa},
@@ -198,8 +210,8 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
                   const SessionOptions& session, const ContextMemory& memory) {
   const ModelInfo& info = model.info();
   std::string text;
-  const auto line = [&](std::string_view name, const std::string& value) {
-    text += fmt::format("{:<18}{}\n", name, value);
+  const auto line = [&](std::string_view name, std::string value) {
+    text += fmt::format("{:<18}{}\n", name, one_line(std::move(value)));
   };
   line("file", fmt::format("{} ({})", info.path, mebibytes(info.file_bytes)));
   line("origin", ref.revision.empty() ? ref.origin
@@ -233,9 +245,100 @@ std::string human(const Model& model, const ModelRef& ref, const std::vector<Fil
   line("threads", fmt::format("{}", info.threads));
   line("arithmetic", info.precise ? "32-bit activations (--precise)" : "8-bit activations");
   text += memory_lines(model, session, memory);
+  if (!info.cannot_run.empty()) line("runs", "no: " + info.cannot_run);
   for (const std::string& note : ref.notes) line("note", note);
   for (const std::string& warning : info.warnings) line("warning", warning);
   return text;
+}
+
+// ---------------------------------------------------------------- a file that cannot be run
+
+Json to_json(const ModelFile& file, const ModelRef& ref, const std::string& why) {
+  Json metadata = Json::array(), tensors = Json::array(), types = Json::object();
+  for (const MetadataEntry& entry : file.metadata) {
+    Json one{{"key", entry.key}, {"type", entry.type}, {"value", entry.value}};
+    if (entry.type.starts_with("array")) one["size"] = entry.size;
+    metadata.push_back(std::move(one));
+  }
+  for (const TensorEntry& tensor : file.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"type", tensor.type},
+                       {"shape", tensor.shape},
+                       {"bytes", tensor.bytes}});
+    types[tensor.type] = types.value(tensor.type, 0) + 1;
+  }
+  return {{"file",
+           {{"path", file.path},
+            {"bytes", file.bytes},
+            {"origin", ref.origin},
+            {"revision", ref.revision.empty() ? Json() : Json(ref.revision)},
+            {"sha256", ref.sha256.empty() ? Json() : Json(ref.sha256)}}},
+          {"name", file.name},
+          {"architecture", file.architecture},
+          {"parameters", file.parameters},
+          {"tensors", file.tensors.size()},
+          {"tensor_types", types},
+          {"runs", false},
+          {"why_not", why},
+          {"metadata", metadata},
+          {"tensor_list", tensors}};
+}
+
+std::string shortened(std::string text) {
+  constexpr size_t kMost = 100;
+  text = one_line(std::move(text));
+  if (text.size() <= kMost) return text;
+  size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+std::string human(const ModelFile& file, const ModelRef& ref, const std::string& why) {
+  std::string text;
+  const auto line = [&](std::string_view name, std::string value) {
+    text += fmt::format("{:<18}{}\n", name, one_line(std::move(value)));
+  };
+  line("file", fmt::format("{} ({})", file.path, mebibytes(file.bytes)));
+  line("origin", ref.origin);
+  if (!file.name.empty()) line("name", file.name);
+  line("architecture", file.architecture.empty() ? "not named" : file.architecture);
+  line("runs", "no: " + why);
+  line("parameters", fmt::format("{:.1f} million", static_cast<double>(file.parameters) / 1e6));
+  for (const std::string& note : ref.notes) line("note", note);
+  text += fmt::format("\nmetadata ({})\n", file.metadata.size());
+  for (const MetadataEntry& entry : file.metadata) {
+    const std::string size = entry.size > 0 ? fmt::format(" ({})", entry.size) : "";
+    text += fmt::format("  {}: {}{} = {}\n", entry.key, entry.type, size, shortened(entry.value));
+  }
+  text += fmt::format("\ntensors ({})\n", file.tensors.size());
+  for (const TensorEntry& tensor : file.tensors) {
+    text += fmt::format("  {}: {} [{}]\n", tensor.name, tensor.type, fmt::join(tensor.shape, ", "));
+  }
+  return text;
+}
+
+// Whether some architecture file is for this model, so that what is wrong is something else.
+bool is_known(const std::string& architecture, const std::string& arch_dir) {
+  const auto files = list_architectures(arch_dir);
+  return !files || std::any_of(files->begin(), files->end(), [&](const ArchEntry& file) {
+    return !file.problem.empty() || std::find(file.architectures.begin(), file.architectures.end(),
+                                              architecture) != file.architectures.end();
+  });
+}
+
+// A model that could not be loaded is shown all the same if its architecture is not known.
+Result<int> show_file(const ShowArguments& arguments, const ModelRef& ref, const Error& why,
+                      Output& out) {
+  const auto file = read_model_file(ref.path);
+  if (!file || is_known(file->architecture, arguments.model.options.arch_dir)) {
+    return tl::unexpected(why);
+  }
+  out.write(
+      arguments.json
+          ? to_json(*file, ref, why.message).dump(2, ' ', false, Json::error_handler_t::replace) +
+                "\n"
+          : printable(human(*file, ref, why.message)));
+  return kExitOk;
 }
 
 Result<std::vector<FileDigest>> digests_with_progress(const ModelRef& ref) {
@@ -262,7 +365,9 @@ Result<int> show_command(const ShowArguments& arguments, Output& out) {
   CULET_TRY(ModelRef ref, find_model(arguments.model.path));
   ModelArguments text_only = arguments.model;  // nothing runs, so nothing is prepared
   text_only.options.text_only = true;
-  CULET_TRY(const auto model, load_model(text_only));
+  const auto loaded = load_model(text_only);
+  if (!loaded) return show_file(arguments, ref, loaded.error(), out);
+  const auto& model = *loaded;
   const int64_t trained = model->info().context_length;
   const int64_t most = trained ? trained : INT64_MAX;
   if (arguments.memory.context > most) {

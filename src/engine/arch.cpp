@@ -2,7 +2,7 @@
 // plan layer write the text.
 #include "culet/arch.h"
 
-#include "backend/cpu/bind.h"
+#include "backend/executor.h"
 #include "base/files.h"
 #include "base/sha256.h"
 #include "format/gguf.h"
@@ -55,12 +55,12 @@ Result<std::string> with_text(const plan::ArchLibrary& library, const std::strin
   return fn(text);
 }
 
-// Whether the backend has a kernel for all of it.
+// Whether the backend has a kernel for all of it and reads the types of its tensors.
 std::string runs_text(const plan::ArchLibrary& library, const plan::ArchText& text,
                       const format::GgufFile& model) {
   const auto compiled = plan::compile_text(library, text, model, {});
   if (!compiled) return "";  // cannot be: the report has compiled it
-  const auto supported = backend::check_supported(compiled->plan);
+  const auto supported = backend::Executor::check(compiled->plan, {model, nullptr});
   return fmt::format("\nruns in this version: {}\n",
                      supported ? "yes" : "no: " + supported.error().message);
 }

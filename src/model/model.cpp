@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "model/vocabulary.h"
 #include "quant/tensor_type.h"
 
@@ -26,8 +25,6 @@
 
 namespace culet::model {
 namespace {
-
-constexpr size_t kShownName = 200;  // bytes of a model's own name
 
 constexpr int kMaxThreads = 1024;
 constexpr int32_t kMaxPassRows = 8192;
@@ -313,7 +310,7 @@ void describe_file(const LoadedModel& model, ModelInfo* info) {
   const format::GgufFile& file = model.file;
   info->file_bytes = file.file_bytes();
   if (const auto* name = file.find("general.name"); name && name->as_string()) {
-    info->name = base::utf8_shown(*name->as_string(), kShownName);
+    info->name = *name->as_string();
   }
   if (const auto* width = file.find(info->architecture + ".embedding_length")) {
     info->hidden_size = width->as_int().value_or(0);
@@ -503,6 +500,8 @@ Result<void> read(const ModelOptions& options, LoadedModel* model) {
   describe_memory(options, model->pool->size(), model);
   if (options.text_only) {
     model->pool.reset();
+    const auto runs = backend::Executor::check(model->compiled.plan, model->tensors());
+    if (!runs) model->info.cannot_run = runs.error().message;
     return {};
   }
   CULET_TRY_VOID(check_room(options, model->info));

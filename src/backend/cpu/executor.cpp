@@ -136,6 +136,11 @@ Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
 
+Result<void> Executor::check(const plan::Plan& plan, const plan::Tensors& tensors) {
+  CULET_TRY_VOID(check_supported(plan));
+  return Weights::check(plan, tensors);
+}
+
 Executor::Memory Executor::memory(const plan::Plan& plan, const plan::Tensors& tensors,
                                   const kernels::Kernels& kernels, int threads,
                                   const PrepareOptions& options) {

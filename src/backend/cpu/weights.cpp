@@ -135,8 +135,16 @@ kernels::PackedMatrix matrix_of(const format::TensorInfo& tensor, const Shape& s
           static_cast<int64_t>(kernels::packed_group_bytes(tensor.type, shape.k)), data};
 }
 
+Result<void> check_readable(const format::TensorInfo& tensor) {
+  if (quant::dequantize_fn(tensor.type) != nullptr) return {};
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("tensor '{}' has type {}, which this version cannot read; use a file with "
+                  "another quantization",
+                  tensor.name, quant::type_info(tensor.type).name));
+}
+
 Result<void> check_product(const format::TensorInfo& tensor) {
-  CULET_TRY_VOID(check_bytes(tensor));
   if (kernels::packed_group_bytes(tensor.type, static_cast<int64_t>(tensor.dims[0])) > 0) return {};
   return fail(ErrorCode::kUnsupported,
               fmt::format("tensor '{}' has type {}, which this version cannot multiply by; use a "
@@ -145,6 +153,14 @@ Result<void> check_product(const format::TensorInfo& tensor) {
 }
 
 }  // namespace
+
+Result<void> Weights::check(const plan::Plan& plan, const plan::Tensors& tensors) {
+  const Roles roles = roles_of(plan);
+  for (const Matrices& m : roles.products) CULET_TRY_VOID(check_product(tensors.at(m.id)));
+  for (const TensorId id : roles.gathered) CULET_TRY_VOID(check_readable(tensors.at(id)));
+  for (const TensorId id : roles.vectors) CULET_TRY_VOID(check_readable(tensors.at(id)));
+  return {};
+}
 
 Weights::Sizes Weights::sizes(const plan::Plan& plan, const plan::Tensors& tensors, bool repack) {
   const Roles roles = roles_of(plan);
@@ -167,6 +183,7 @@ Weights::Sizes Weights::sizes(const plan::Plan& plan, const plan::Tensors& tenso
 
 Result<Weights> Weights::load(const plan::Plan& plan, const plan::Tensors& tensors,
                               base::ThreadPool& pool, bool repack, const Progress& progress) {
+  CULET_TRY_VOID(check(plan, tensors));
   const Roles roles = roles_of(plan);
   Weights weights;
   for (TensorId id : roles.gathered) {
@@ -193,7 +210,7 @@ Result<Weights> Weights::load(const plan::Plan& plan, const plan::Tensors& tenso
 Result<void> Weights::leave_mapped(const std::vector<Matrices>& all, const plan::Tensors& tensors) {
   for (const Matrices& m : all) {
     const format::TensorInfo& tensor = tensors.at(m.id);
-    CULET_TRY_VOID(check_product(tensor));
+    CULET_TRY_VOID(check_bytes(tensor));
     matrices_.emplace(m, matrix_of(tensor, shape_of(tensor, m.halves), nullptr));
     sources_.emplace(m.id, tensor.data);
   }
@@ -205,7 +222,7 @@ Result<void> Weights::pack(const std::vector<Matrices>& products, const plan::Te
   size_t all = 0;
   for (const Matrices& m : products) {
     const format::TensorInfo& tensor = tensors.at(m.id);
-    CULET_TRY_VOID(check_product(tensor));
+    CULET_TRY_VOID(check_bytes(tensor));
     all += round64(bytes_of(tensor, m.halves));
   }
   if (!packed_.allocate(all + kTail, Region::kFilled)) {
@@ -231,14 +248,6 @@ Result<void> Weights::convert(TensorId id, const plan::Tensors& tensors) {
   CULET_TRY_VOID(check_bytes(tensor));
   const quant::TypeInfo& info = quant::type_info(tensor.type);
   const quant::DequantizeFn dequantize = quant::dequantize_fn(tensor.type);
-  if (dequantize == nullptr) {
-    return fail(
-        ErrorCode::kUnsupported,
-        fmt::format(
-            "tensor '{}' has type {}, which this version cannot read; use a file with another "
-            "quantization",
-            tensor.name, info.name));
-  }
   std::vector<float> values(tensor.elements());
   dequantize(tensor.data, static_cast<int64_t>(tensor.elements()) / info.block, values.data());
   vectors_.emplace(id, std::move(values));

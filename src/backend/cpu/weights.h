@@ -48,6 +48,8 @@ class Weights {
   void give_back(const format::GgufFile& file) const;
   uint64_t packed_bytes() const { return packed_.size(); }
 
+  // load()'s errors of the kind kUnsupported, without doing anything else.
+  static Result<void> check(const plan::Plan& plan, const plan::Tensors& tensors);
   // What load() will need, without doing it.
   struct Sizes {
     uint64_t packed = 0;     // the repacked copy
