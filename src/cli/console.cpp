@@ -17,9 +17,9 @@ using namespace std::chrono_literals;
 std::string one_line(std::string_view text) {
   std::string line(text);
   for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    if (c == '\n' || c == '\r') c = ' ';
   }
-  return line;
+  return ::isatty(STDERR_FILENO) ? for_terminal(line) : line;
 }
 
 // Pages of a mapped file that is cut meanwhile are gone: no way on, but a reason.
@@ -42,10 +42,27 @@ void prepare_streams() {
   }
 }
 
-bool Output::write(std::string_view text) {
+Output::Output() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
+
+bool Output::put(std::string_view bytes) {
   if (failed()) return false;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) error_ = errno ? errno : EIO;
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size())
+    error_ = errno ? errno : EIO;
   return !failed();
+}
+
+bool Output::write(std::string_view text) {
+  if (!text.empty()) ends_line_ = text.back() == '\n';
+  return terminal_ ? put(text_.push(text)) : put(text);
+}
+
+bool Output::finish() {
+  put(text_.finish());
+  return flush();
+}
+
+void Output::end_line_on_terminal() {
+  if (terminal_ && !ends_line_) write("\n");
 }
 
 bool Output::flush() {
@@ -72,7 +89,8 @@ StatusLine::StatusLine(bool wanted) : enabled_(wanted && ::isatty(STDERR_FILENO)
 void StatusLine::show(std::string_view text) {
   const auto now = std::chrono::steady_clock::now();
   if (!enabled_ || now - start_ < 1s || now - shown_ < 100ms) return;
-  std::fprintf(stderr, "\r%.*s\x1b[K", static_cast<int>(text.size()), text.data());
+  const std::string shown = one_line(text);
+  std::fprintf(stderr, "\r%s\x1b[K", shown.c_str());
   std::fflush(stderr);
   visible_ = true;
   shown_ = now;

@@ -1,6 +1,9 @@
-// The two standard streams: results on standard output, everything else on standard error.
+// The two standard streams: results on standard output, everything else on standard error. What
+// would steer a terminal is shown on one instead (terminal.h), whoever wrote it; in a pipe and in a
+// file all bytes stay.
 #pragma once
 
+#include "cli/terminal.h"
 #include "culet/result.h"
 
 #include <chrono>
@@ -18,17 +21,26 @@ void prepare_streams();
 // own.
 class Output {
  public:
+  Output();
   bool write(std::string_view text);  // buffered; false: failed now or before
   bool flush();
+  bool finish();  // at the end: with what was held back, see TerminalText
+  // On a terminal: ends the line, if it is not ended.
+  void end_line_on_terminal();
   bool failed() const { return error_ != 0; }
   // kIo with the system's reason; kCancelled when whoever read our output has gone.
   Error error() const;
 
  private:
+  bool put(std::string_view bytes);
+
+  bool terminal_;
+  bool ends_line_ = true;
+  TerminalText text_;
   int error_ = 0;
 };
 
-// "culet: TEXT" as one line of standard error; control characters in it become spaces.
+// "culet: TEXT" as one line of standard error: what ends a line in it becomes a space.
 void print_error(std::string_view text);
 void print_note(std::string_view text);  // the same without the prefix
 

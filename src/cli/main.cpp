@@ -62,7 +62,7 @@ int run_main(int argc, const char* const* argv) {
   Output out;
   const Result<int> status = (*action)(out);
   if (!status) return report(status.error(), out);
-  if (!out.flush()) return report(out.error(), out);
+  if (!out.finish()) return report(out.error(), out);
   const int signal = interrupting_signal();
   return *status == kExitInterrupted && signal ? 128 + signal : *status;  // as shells say it
 }
