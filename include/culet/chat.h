@@ -77,6 +77,8 @@ enum class ChatPart : uint8_t {
   kToolCall,   // a call in an assistant message
   kTool,       // a tool
   kVariable,   // a template variable that the template did not read
+  kName,       // the name of a message: of a speaker, or of the tool of a result
+  kId,         // the tool_call_id of a result; few templates show it
 };
 
 // A part of the request that left no text in the prompt. Empty parts and white space are not
@@ -122,7 +124,7 @@ Result<ChatPrompt> render_chat(const Model& model, std::span<const Message> mess
 
 // Fails with kUnsupported if the template left out something that matters: a system message,
 // another message, a tool or a tool call. The error names the first one. Reasoning, text beside a
-// tool call and variables do not fail; the caller may warn about them.
+// tool call, names, ids and variables do not fail; the caller may warn about them.
 Result<void> check_used(const ChatPrompt& prompt);
 
 // What the model's chat template can do, found out by rendering small conversations.

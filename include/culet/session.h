@@ -195,4 +195,8 @@ struct AppendItem {
 std::vector<Result<void>> append_batch(std::span<const AppendItem> items,
                                        const ProgressFn& progress = {});
 
+// Tokens of the session in a snapshot file, as its header says: what restore() will need of the
+// context. Errors: kIo, kCorrupt, kUnsupported (another version of the format).
+Result<int64_t> snapshot_length(const std::string& path);
+
 }  // namespace culet

@@ -79,7 +79,8 @@ Result<const chat::ChatTemplate*> template_of(const LoadedModel& model, bool wit
                               ? "has no chat template"
                               : "has a chat template that cannot be used: " + model.chat_error;
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{} {}; continue plain text instead (--raw)", model.info.path, why));
+              fmt::format("{} {}; load it with a template of your own, or give it plain text",
+                          model.info.path, why));
 }
 
 Result<ChatPrompt> make_prompt(const LoadedModel& model, const chat::Text& text,
@@ -132,6 +133,10 @@ std::string_view name_of(ChatPart part) {
       return "the tool";
     case ChatPart::kVariable:
       return "the variable";
+    case ChatPart::kName:
+      return "the name";
+    case ChatPart::kId:
+      return "the id";
   }
   return "";
 }

@@ -242,6 +242,20 @@ tl::unexpected<Error> io_error(const std::string& path, const char* what) {
               fmt::format("{}: {}: {}", path, what, std::system_category().message(errno)));
 }
 
+struct OpenSnapshot {
+  File file;
+  uint64_t bytes;
+};
+
+Result<OpenSnapshot> open_snapshot(const std::string& path) {
+  std::error_code unknown;
+  const uintmax_t size = std::filesystem::file_size(path, unknown);
+  File file(unknown ? nullptr : std::fopen(path.c_str(), "rb"));
+  if (file) return OpenSnapshot{std::move(file), size};
+  errno = unknown ? unknown.value() : errno;
+  return io_error(path, "cannot be read");
+}
+
 }  // namespace
 }  // namespace engine
 
@@ -307,16 +321,12 @@ Result<void> Session::restore(std::span<const std::byte> snapshot) {
 }
 
 Result<void> Session::restore(const std::string& path, const ProgressFn& progress) {
-  std::error_code unknown;
-  const uintmax_t size = std::filesystem::file_size(path, unknown);
-  engine::File file(unknown ? nullptr : std::fopen(path.c_str(), "rb"));
-  if (!file) {
-    errno = unknown ? unknown.value() : errno;
-    return engine::io_error(path, "cannot be read");
-  }
+  CULET_TRY(const auto opened, engine::open_snapshot(path));
+  std::FILE* const file = opened.file.get();
+  const uint64_t size = opened.bytes;
   uint64_t done = 0;
   auto restored = restore(size, [&](std::span<std::byte> out) -> Result<void> {
-    if (std::fread(out.data(), 1, out.size(), file.get()) != out.size())
+    if (std::fread(out.data(), 1, out.size(), file) != out.size())
       return fail(ErrorCode::kCorrupt, "it was cut while it was read");
     done += out.size();
     if (!progress || progress({"restoring", done, size, path})) return {};
@@ -324,6 +334,19 @@ Result<void> Session::restore(const std::string& path, const ProgressFn& progres
   });
   if (restored || restored.error().code == ErrorCode::kCancelled) return restored;
   return fail(restored.error().code, fmt::format("{}: {}", path, restored.error().message));
+}
+
+Result<int64_t> snapshot_length(const std::string& path) {
+  CULET_TRY(const engine::OpenSnapshot opened, engine::open_snapshot(path));
+  const cache::Source read = [&](std::span<std::byte> out) {
+    return std::fread(out.data(), 1, out.size(), opened.file.get()) == out.size();
+  };
+  engine::Reader reader(opened.bytes, read);
+  const auto header = engine::read_header(&reader);
+  const int64_t length = header ? engine::count(*header, "length", engine::kMostLength) : -1;
+  if (length >= 0) return length;
+  const Error error = header ? engine::cut().value() : header.error();
+  return fail(error.code, fmt::format("{}: {}", path, error.message));
 }
 
 }  // namespace culet

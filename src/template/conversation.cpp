@@ -451,8 +451,13 @@ class Labeler {
                           : speaker == Speaker::kAssistant ? ChatPart::kAnswer
                                                            : ChatPart::kMessage;
     if (const Json* content = member(message, "content")) add(*content, part, path + ".content");
-    if (const Json* name = member(message, "name"); name != nullptr && speaker == Speaker::kTool) {
-      labels_.marks[name] = {.program = true};
+    if (const Json* name = member(message, "name")) {
+      Mark mark = add(*name, ChatPart::kName, path + ".name");
+      mark.program = speaker == Speaker::kTool;
+      labels_.marks[name] = mark;
+    }
+    if (const Json* id = member(message, "tool_call_id")) {
+      add(*id, ChatPart::kId, path + ".tool_call_id");
     }
     for (const std::string_view name : kReasoningMembers) {
       if (const Json* reasoning = member(message, name)) {
