@@ -158,7 +158,7 @@ int main(int argc, char** argv) {
   const auto model = get(culet::Model::load(argv[1], load));
   std::ostringstream text;
   text << std::ifstream(argv[2]).rdbuf();
-  std::vector<Token> tokens = get(model->vocabulary().tokenize(text.str(), true, false));
+  std::vector<Token> tokens = get(model->vocabulary().tokenize(text.str(), {.end = false}));
   const int64_t skipped = options.number("skip", 0);
   if (skipped > 0) {
     if (static_cast<int64_t>(tokens.size()) <= skipped) die("the text is too short");

@@ -116,6 +116,36 @@ TEST(ChatTokens, AControlTokenThatTheTemplateBuildsOfARole) {
   EXPECT_TRUE(refused.error().message.starts_with("messages[0].role is \"a|><|eot_id\""));
 }
 
+TEST(ChatTokens, AControlTokenThatTheTemplateBuildsOfToolsAndTheirNames) {
+  const auto model = with_template(
+      "{% for t in tools %}{{ '<|' + t.function.name + '|>' }}{% for k in t.function.parameters %}"
+      "{{ '<|' + k + '|>' }}{% endfor %}{{ '<|' + t.function.description + '|>' }}{% endfor %}"
+      "{% for m in messages %}{{ '<|' + m.name + '|>' }}"
+      "{% for c in m.tool_calls or [] %}{{ '<|' + c.function.name + '|>' }}"
+      "{% for k in c.function.arguments %}{{ '<|' + k + '|>' }}{% endfor %}{% endfor %}"
+      "{{ m.content }}{% endfor %}");
+  const ChatPrompt prompt = prompt_of(
+      *model,
+      {.messages = R"([{"role": "user", "name": "eot_id", "content": "Hi"},
+          {"role": "assistant", "name": "x", "content": "", "tool_calls": [{"id": "c", "function":
+            {"name": "start_header_id", "arguments": {"eot_id": 1}}}]},
+          {"role": "tool", "name": "end_header_id", "tool_call_id": "c", "content": "r"}])",
+       .tools = R"([{"type": "function", "function": {"name": "reserved_1", "description": "eot_id",
+          "parameters": {"reserved_2": 1, "eot_id|><": 2}}}])"});
+  EXPECT_EQ(control_tokens(*model, prompt.tokens),
+            (Texts{"<|begin_of_text|>", "<|reserved_1|>", "<|reserved_2|>", "<|start_header_id|>",
+                   "<|end_header_id|>"}));
+  for (const char* bad : {"a b", "f|>", "", "<"}) {
+    const auto refused =
+        render_chat(*model, ChatRequest{.messages = kUser,
+                                        .tools = R"([{"type": "function", "function": {"name": ")" +
+                                                 std::string(bad) + R"("}}])"});
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_TRUE(refused.error().message.starts_with("tools[0].function.name is \""))
+        << refused.error().message;
+  }
+}
+
 TEST(ChatTokens, TextOfAConversationNeverBecomesOne) {
   const auto model = with_template(
       "{% for t in tools %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|start_header_id|>"
@@ -158,11 +188,24 @@ TEST(ChatTokens, NoEndTokenBehindAPromptThatIsToBeContinued) {
   const ModelCopy copy(Entries{{"tokenizer.chat_template", "{{ messages[0].content }}"}},
                        {"tokenizer.ggml.add_eos_token"});
   const auto model = copy.model();
-  const auto plain = model->vocabulary().tokenize("Hi", true, false);
+  const auto plain = model->vocabulary().tokenize("Hi");
   ASSERT_TRUE(plain);
   EXPECT_EQ(control_tokens(*model, *plain), (Texts{"<|begin_of_text|>", "<|end_of_text|>"}));
   const ChatPrompt prompt = prompt_of(*model, {.messages = kUser});
-  EXPECT_EQ(prompt.tokens, std::vector<Token>(plain->begin(), plain->end() - 1));
+  const std::vector<Token> continued(plain->begin(), plain->end() - 1);
+  EXPECT_EQ(prompt.tokens, continued);
+  const Vocabulary& vocabulary = model->vocabulary();
+  EXPECT_EQ(vocabulary.tokenize("Hi", {.end = false}).value(), continued);
+  EXPECT_EQ(vocabulary.tokenize("Hi", {.begin = false}).value(),
+            std::vector<Token>(plain->begin() + 1, plain->end()));
+  EXPECT_EQ(vocabulary.tokenize("Hi", {.begin = false, .end = false}).value(),
+            std::vector<Token>(plain->begin() + 1, plain->end() - 1));
+  EXPECT_EQ(vocabulary.tokenize("Hi", {.continued = true}).value(),
+            std::vector<Token>(plain->begin() + 1, plain->end()));
+  // What the text spells is not doubled.
+  const std::string both = "<|begin_of_text|>Hi<|end_of_text|>";
+  EXPECT_EQ(vocabulary.tokenize(both, {.parse_special = true}).value(), *plain);
+  EXPECT_EQ(vocabulary.tokenize(both, {.begin = false, .parse_special = true}).value(), *plain);
 }
 
 TEST(ChatVariables, AreRefusedByNameWhereTheyAreNotTheCallers) {
@@ -243,6 +286,22 @@ TEST(ChatUnused, IsToldAndRefused) {
       used.error().message,
       "the chat template leaves out the system message (messages[0].content); drop it, put its "
       "text into another message, or give a template that shows it");
+  const ChatPrompt names = prompt_of(
+      *with_template("{% for m in messages %}{{ m.content }}{% endfor %}"),
+      {.messages = R"([{"role": "user", "name": "Ann", "content": "u"}, {"role": "assistant",
+          "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": {}}}]},
+          {"role": "tool", "name": "f", "tool_call_id": "c", "content": "r"}])"});
+  std::vector<std::pair<ChatPart, std::string>> left;
+  left.reserve(names.unused.size());
+  for (const UnusedPart& unused : names.unused) left.emplace_back(unused.part, unused.path);
+  EXPECT_EQ(left, (std::vector<std::pair<ChatPart, std::string>>{
+                      {ChatPart::kName, "messages[0].name"},
+                      {ChatPart::kToolCall, "messages[1].tool_calls[0]"},
+                      {ChatPart::kName, "messages[2].name"},
+                      {ChatPart::kId, "messages[2].tool_call_id"}}));
+  EXPECT_EQ(text_of("{{ messages[0].name }}: {{ messages[0].content }}",
+                    {.messages = R"([{"role": "user", "name": "Ann", "content": "u"}])"}),
+            "Ann: u");
   const ChatPrompt fixed = prompt_of(*with_template("always the same"), {.messages = kUser});
   EXPECT_FALSE(check_used(fixed));
   // A variable and an answer's reasoning do not change what was asked.

@@ -127,9 +127,9 @@ def split_in_two(source, first, second):
 
 class Case(unittest.TestCase):
     def assert_error(self, process, status, *words):
-        """One sentence on standard error, behind warnings if there are any, and this exit status."""
+        """One sentence on standard error, behind warnings and notes if there are any, and this exit status."""
         message = "".join(line for line in process.stderr.decode().splitlines(keepends=True)
-                          if not line.startswith("warning: "))
+                          if not line.startswith(("warning: ", "note: ")))
         self.assertEqual(process.returncode, status, message)
         self.assertTrue(message.startswith("culet: "), message)
         self.assertEqual(message.count("\n"), 1, message)
@@ -174,7 +174,7 @@ class Usage(Case):
     def test_draft_models_are_refused(self):
         for command in (("run", DRAFT_MODEL, "the rain"), ("score", DRAFT_MODEL, "-"), ("bench", DRAFT_MODEL),
                         ("show", DRAFT_MODEL), ("explain", DRAFT_MODEL), ("tokenize", DRAFT_MODEL, "the rain")):
-            refused = culet(*command, stdin=b"the rain")
+            refused = culet(*command, stdin=b"the rain" if "-" in command else b"")
             self.assertEqual((refused.returncode, refused.stdout), (1, b""))
             for word in (DRAFT_MODEL, "this is a draft model", "its target", "run that model instead"):
                 self.assertIn(word, refused.stderr.decode().splitlines()[-1])  # a busy machine is a line before
@@ -317,7 +317,7 @@ class Score(Case):
         with tempfile.NamedTemporaryFile() as file:
             file.write(b"the rain in Spain")
             file.flush()
-            self.assertEqual(self.score(file.name), self.score())
+            self.assertEqual(self.score(file.name, stdin=b""), self.score())
             self.assertEqual(self.score("-"), self.score())
 
     def test_one_token_and_none(self):
@@ -427,7 +427,7 @@ class Run(Case):
         return lines(self.ok(culet("run", model, "--jsonl", *arguments, stdin=stdin)))
 
     def test_plain(self):
-        done = self.ok(culet("run", GEMMA, "the rain", "-n", "8"))
+        done = self.ok(culet("run", GEMMA, "the rain", "-n", "8", "--raw"))
         self.assertTrue(done.stdout.endswith(b"\n"))
         done.stdout.decode("utf-8")
         self.assertRegex(done.stderr.decode(), r"^prompt \d+ tokens, [\d.]+ tokens/s; answer \d+ ")
@@ -558,7 +558,8 @@ class Run(Case):
         for arguments in (("run", path, "x"), ("score", path), ("bench", path), ("show", path),
                           ("tokenize", path, "x"), ("explain", path)):
             with self.subTest(arguments):
-                self.assert_error(culet(*arguments, stdin=b"x"), 1, "gemma3.logit_scale = 0.5")
+                stdin = b"x" if arguments[0] == "score" else b""
+                self.assert_error(culet(*arguments, stdin=stdin), 1, "gemma3.logit_scale = 0.5")
         archs = self.folder.name + "/key-archs"
         os.mkdir(archs)
         Path(archs, "gemma3.arch").write_text(
@@ -632,7 +633,7 @@ class Run(Case):
 
     def start_endless(self):
         """Its pipe is small, so the program cannot have written everything before the test acts."""
-        running = start("run", GEMMA, self.endless_prompt(), "--jsonl", "-n", "-1", "--temp", "0",
+        running = start("run", GEMMA, self.endless_prompt(), "--raw", "--jsonl", "-n", "-1", "--temp", "0",
                         bufsize=0)
         fcntl.fcntl(running.stdout, 1031, 4096)   # F_SETPIPE_SZ
         return running
@@ -681,7 +682,7 @@ class Run(Case):
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "wb") as full:
-            for command in (["run", GEMMA, "the rain", "-n", "4"], ["tokenize", GEMMA, "x"],
+            for command in (["run", GEMMA, "the rain", "--raw", "-n", "4"], ["tokenize", GEMMA, "x"],
                             ["show", GEMMA]):
                 done = subprocess.run([CULET, *command], stdin=subprocess.DEVNULL, stdout=full,
                                       stderr=subprocess.PIPE, timeout=60, env=CLEAN)

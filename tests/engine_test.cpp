@@ -115,8 +115,8 @@ TEST(Session, ATextOnlyModelHasNone) {
   ModelOptions options;
   options.text_only = true;
   const auto model = load(gemma(), options);
-  EXPECT_EQ(*model->vocabulary().tokenize("the rain", true, false),
-            *load(gemma())->vocabulary().tokenize("the rain", true, false));
+  EXPECT_EQ(*model->vocabulary().tokenize("the rain"),
+            *load(gemma())->vocabulary().tokenize("the rain"));
   EXPECT_NE(model->explain().find("rope"), std::string::npos);
   const auto refused = Session::make(model, {});
   ASSERT_FALSE(refused);

@@ -55,16 +55,17 @@ TEST(Vocabulary, TokenizesWholeTextsAndParts) {
     const auto model = load(tiny(name), {.text_only = true});
     const Vocabulary& v = model->vocabulary();
     for (const std::string text : {"Hello you", "a\nb\n\n\xc3\xa9 \xf0\x9f\x98\x80 end"}) {
-      const auto whole = v.tokenize(text, true, false).value();
-      EXPECT_EQ(v.tokenize_part(text, true).value(), whole);
-      const auto later = v.tokenize_part(text, false).value();
+      const auto whole = v.tokenize(text).value();
+      EXPECT_EQ(v.tokenize(text, {.end = false}).value(), whole);
+      const auto later = v.tokenize(text, {.end = false, .continued = true}).value();
       EXPECT_TRUE(std::equal(later.rbegin(), later.rend(), whole.rbegin()));
       EXPECT_EQ(v.detokenize(later, false), text);
     }
     const Token end = v.end_of_generation().front();
     const std::string spelled(v.text(end));
-    EXPECT_EQ(v.tokenize(spelled, false, true).value(), std::vector<Token>{end});
-    EXPECT_NE(v.tokenize(spelled, false, false).value(), std::vector<Token>{end});
+    EXPECT_EQ(v.tokenize(spelled, {.begin = false, .end = false, .parse_special = true}).value(),
+              std::vector<Token>{end});
+    EXPECT_NE(v.tokenize(spelled, {.begin = false, .end = false}).value(), std::vector<Token>{end});
   }
 }
 
@@ -72,7 +73,7 @@ TEST(Vocabulary, TokenizesWholeTextsAndParts) {
 TEST(TextStream, ALoopOfTheCallersOwnGivesTheTextOfGenerate) {
   for (const char* name : kModels) {
     const auto model = load(tiny(name));
-    const auto prompt = model->vocabulary().tokenize("Once upon a time", true, false).value();
+    const auto prompt = model->vocabulary().tokenize("Once upon a time").value();
     for (uint64_t seed = 0; seed < 4; ++seed) {
       GenerateOptions options;
       options.max_tokens = 30;
@@ -128,7 +129,7 @@ TEST(Sampler, AMaskMadeOfBytesHolds) {
   }
   ASSERT_GE(digits.count(), 10);
   const auto one = session(model);
-  expect_ok(one->append(v.tokenize("A number:", true, false).value()));
+  expect_ok(one->append(v.tokenize("A number:").value()));
   auto sampler = Sampler::make(v, {.temperature = 2, .seed = 3});
   ASSERT_TRUE(sampler);
   auto stream = TextStream::make(v);

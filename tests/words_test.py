@@ -16,7 +16,7 @@ import unittest
 from pathlib import Path
 
 CULET = ""   # set by main()
-COMMANDS = ["run", "tokenize", "score", "embed", "explain", "bench", "arch", "show", "list", "rm",
+COMMANDS = ["run", "tokenize", "detokenize", "score", "embed", "explain", "bench", "arch", "show", "list", "rm",
             "pull", "quantize", "convert", "completion"]
 
 

@@ -24,7 +24,7 @@ void print(const char* what, std::string_view text) {
 }
 
 culet::Result<Prompt> prompt_of(const culet::Model& model, std::string_view text) {
-  return model.vocabulary().tokenize(text, true, false);
+  return model.vocabulary().tokenize(text, {.end = false});
 }
 
 // Allows tokens that are made of digits and spaces.
@@ -109,7 +109,8 @@ culet::Result<void> checkpoints(const std::shared_ptr<const culet::Model>& model
               static_cast<unsigned long long>(session->checkpoint_bytes()));
   for (const char* question : {"Who saw it?", "Where was it?"}) {
     CULET_TRY_VOID(session->assign(*checkpoint));
-    CULET_TRY(const Prompt more, model->vocabulary().tokenize_part(question, false));
+    CULET_TRY(const Prompt more,
+              model->vocabulary().tokenize(question, {.end = false, .continued = true}));
     Prompt all(shared);
     all.insert(all.end(), more.begin(), more.end());
     CULET_TRY(const auto reuse, session->set_tokens(all));
@@ -122,7 +123,8 @@ culet::Result<void> checkpoints(const std::shared_ptr<const culet::Model>& model
   CULET_TRY(const std::vector<std::byte> bytes, session->snapshot());
   CULET_TRY(const auto twin, culet::Session::make(model, {.context = 512}));
   CULET_TRY_VOID(twin->restore(bytes));
-  CULET_TRY(const Prompt next, model->vocabulary().tokenize_part(" And then", false));
+  CULET_TRY(const Prompt next,
+            model->vocabulary().tokenize(" And then", {.end = false, .continued = true}));
   CULET_TRY_VOID(session->append(next));
   CULET_TRY_VOID(twin->append(next));
   const auto a = session->logits(), b = twin->logits();

@@ -1,7 +1,7 @@
 // The vocabulary of a model: what each token is, text to tokens and back, whole or token by token.
 //
 //   const culet::Vocabulary& vocabulary = model->vocabulary();
-//   auto ids = vocabulary.tokenize("Hello", true, false);
+//   auto ids = vocabulary.tokenize("Hello");
 //   auto stream = culet::TextStream::make(vocabulary, {.stops = {"\nUser:"}});
 //   for (culet::Token id : answer) std::cout << stream->push(id);
 //   std::cout << stream->flush();
@@ -19,6 +19,21 @@
 #include <vector>
 
 namespace culet {
+
+// How a text becomes tokens. The defaults are for a whole text that a user typed.
+struct TokenizeOptions {
+  // Add the tokens that the file wants before a text (BOS, CLS) and behind it (EOS, SEP). A prompt
+  // that is to be continued has no end: {.end = false}.
+  bool begin = true;
+  bool end = true;
+  // Text that spells a control token becomes that token. Otherwise it stays text, which is right
+  // for everything that a user typed.
+  bool parse_special = false;
+  // The text goes on behind an earlier one, so it gets nothing before it: no begin tokens, and not
+  // the space that some tokenizers put before a text. No token spans the two. Split after a
+  // newline, before a line that does not begin with white space, to keep the ids of the whole.
+  bool continued = false;
+};
 
 // Immutable; any number of threads may use it. A copy is another handle of the same vocabulary and
 // may outlive the model. Ids outside the vocabulary have the kind kUnused and no text.
@@ -48,19 +63,11 @@ class Vocabulary final {
   // token.
   std::optional<Token> find_bytes(std::string_view bytes) const;
 
-  // add_special: adds the tokens that the file wants at the start and the end of a text (BOS, EOS).
-  // parse_special: text that spells a control token becomes that token. Otherwise it stays text,
-  // which is right for everything that a user typed. A whole text: tokenize(text, true, false).
-  // Errors: kUnsupported (an unknown pre-tokenizer, or bytes that the vocabulary has no token for),
-  // kInvalidArgument (the text is too long), kExhausted (memory, or the limits of the
-  // pre-tokenizer).
-  Result<std::vector<Token>> tokenize(std::string_view text, bool add_special,
-                                      bool parse_special) const;
-  // The same for a text that arrives in parts, with parse_special false. Only the first part gets
-  // the tokens for the start of a text; no part gets those for the end. No token spans two parts.
-  // Split after a newline, before a line that does not begin with white space, to keep the ids of
-  // the whole.
-  Result<std::vector<Token>> tokenize_part(std::string_view text, bool first) const;
+  // Begin and end tokens that the text spells already are not doubled. Errors: kUnsupported (an
+  // unknown pre-tokenizer, or bytes that the vocabulary has no token for), kInvalidArgument (the
+  // text is too long), kExhausted (memory, or the limits of the pre-tokenizer).
+  Result<std::vector<Token>> tokenize(std::string_view text,
+                                      const TokenizeOptions& options = {}) const;
   // The text of a sequence. special: with the texts of control tokens. The result may not be UTF-8.
   std::string detokenize(std::span<const Token> ids, bool special) const;
 

@@ -12,6 +12,7 @@
 #include "cli/reference.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -72,7 +73,13 @@ Help run_help() {
             "culet run model.gguf --jsonl \"Hello\" | jq -r 'select(.event==\"text\").text'",
             ("culet run model.gguf \"Hello\" --save talk && culet run model.gguf \"And then?\" "
              "--resume talk"),
-            "git diff | culet run model.gguf -q --ctx 8192"})}};
+            "git diff | culet run model.gguf \"Write a commit message.\" --ctx 8192",
+            "culet run model.gguf --messages talk.json --tools tools.json",
+            "culet run model.gguf \"Hello\" --show-prompt"}),
+       HelpText{"Standard input that is a file or a pipe is put before PROMPT, with a blank line "
+                "between them. A pipe\nthat stays open and silent for 3 seconds counts as empty, "
+                "which is said; < /dev/null gives none.\nA model without a chat template continues "
+                "the prompt as text, which is said too."}}};
 }
 
 Help tokenize_help() {
@@ -80,6 +87,15 @@ Help tokenize_help() {
            examples({"culet tokenize model.gguf \"Hello, world\"",
                      "culet tokenize model.gguf --no-bos - < book.txt",
                      "culet tokenize model.gguf --parse-special \"<|im_start|>user\""})}};
+}
+
+Help detokenize_help() {
+  return {
+      {HelpText{"Prints the text of token ids, byte for byte, with the texts of control tokens. "
+                "It is the inverse of\nculet tokenize --no-bos."},
+       examples({"culet detokenize model.gguf 19556 905",
+                 "culet tokenize model.gguf \"Hello\" | culet detokenize model.gguf",
+                 "culet detokenize model.gguf --skip-special \"[1, 19556, 905, 2]\""})}};
 }
 
 Help score_help() {
@@ -420,13 +436,27 @@ void add_sampling(CLI::App* command, SamplingArguments* sampling) {
       ->check(CLI::Validator(check_seed, "", ""));
 }
 
-void declare_run(CLI::App* command, RunArguments* run) {
-  add_model_to_run(command, &run->model);
+// What is asked, and how it becomes a prompt.
+void add_prompt(CLI::App* command, RunArguments* run) {
   command->add_option("PROMPT", run->prompt,
                       "What to answer; \"-\", or no PROMPT and a pipe: standard input");
   command->add_option("--system", run->system, "System message before the prompt")
       ->type_name("TEXT");
+  command
+      ->add_option("--messages", run->messages,
+                   "Conversation to answer instead of PROMPT: a JSON array of messages as in the "
+                   "OpenAI chat API; \"-\": standard input")
+      ->type_name("FILE");
+  command
+      ->add_option("--tools", run->tools,
+                   "Tools that the model may call: a JSON array as in the OpenAI chat API; \"-\": "
+                   "standard input")
+      ->type_name("FILE");
   command->add_flag("--raw", run->raw, "Continue PROMPT as text, without the chat template");
+  command
+      ->add_flag("--parse-special", run->parse_special,
+                 "With --raw: text that spells a control token becomes that token")
+      ->needs("--raw");
   command
       ->add_option("--chat-template", run->chat_template,
                    "Jinja template to use instead of the model's own")
@@ -437,6 +467,15 @@ void declare_run(CLI::App* command, RunArguments* run) {
                    "Variables of the chat template, such as '{\"enable_thinking\": true}'")
       ->type_name("JSON")
       ->excludes("--raw");
+  CLI::Option* show =
+      command->add_flag("--show-prompt", run->show_prompt,
+                        "Print the rendered prompt and its tokens, and answer nothing");
+  command->add_flag("--json", run->json, "With --show-prompt: print JSON")->needs(show);
+}
+
+void declare_run(CLI::App* command, RunArguments* run) {
+  add_model_to_run(command, &run->model);
+  add_prompt(command, run);
   command
       ->add_option("-n,--max-tokens", run->generate.max_tokens,
                    "Longest answer in tokens; -1: until the context is full")
@@ -478,6 +517,14 @@ void declare_tokenize(CLI::App* command, TokenizeArguments* tokenize) {
   add_no_bos(command, &tokenize->add_special);
   command->add_flag("--parse-special", tokenize->parse_special,
                     "Text that spells a control token becomes that token");
+}
+
+void declare_detokenize(CLI::App* command, DetokenizeArguments* detokenize) {
+  add_model(command, &detokenize->model);
+  command->add_option("ID", detokenize->ids,
+                      "Token ids, or a JSON array of them; \"-\" or nothing: standard input");
+  command->add_flag("--skip-special", detokenize->skip_special,
+                    "Leave out the texts of control tokens");
 }
 
 void declare_score(CLI::App* command, ScoreArguments* score) {
@@ -602,16 +649,60 @@ Result<void> read_environment(ModelOptions* options) {
 
 // ---------------------------------------------------------------- what a command line leaves open
 
+tl::unexpected<Error> not_together(const std::string& a, const std::string& b,
+                                   const std::string& why) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} and {} cannot be given together{}; drop one of them", a, b, why));
+}
+
+// What says one thing twice, or leaves something without a place.
+Result<void> check_together(const RunArguments& run) {
+  const struct {
+    bool a, b;
+    const char *a_name, *b_name, *why;
+  } kPairs[] = {
+      {run.raw, run.system.has_value(), "--system", "--raw",
+       ", because it needs the chat template"},
+      {run.raw, !run.messages.empty(), "--messages", "--raw",
+       ", because they need the chat template"},
+      {run.raw, !run.tools.empty(), "--tools", "--raw", ", because they need the chat template"},
+      {run.prompt.has_value(), !run.messages.empty(), "PROMPT", "--messages",
+       ", because the messages are the whole conversation"},
+      {run.system.has_value(), !run.messages.empty(), "--system", "--messages",
+       ", because the messages are the whole conversation"},
+      {run.show_prompt, !run.memory.save.empty(), "--save", "--show-prompt",
+       ", because nothing is computed"},
+      {run.show_prompt, run.jsonl, "--jsonl", "--show-prompt",
+       ", because there are no events "
+       "(--json prints the prompt as JSON)"},
+  };
+  for (const auto& pair : kPairs) {
+    if (pair.a && pair.b) return not_together(pair.a_name, pair.b_name, pair.why);
+  }
+  std::string first;
+  const bool prompt = run.messages.empty() && run.prompt.value_or("-") == "-";
+  for (const auto& [taken, name] :
+       {std::pair(run.messages == "-", "--messages"), std::pair(run.tools == "-", "--tools"),
+        std::pair(run.chat_template == "-", "--chat-template"), std::pair(prompt, "the prompt")}) {
+    if (!taken) continue;
+    if (!first.empty()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} and {} would both be read from standard input; put one of them "
+                              "into a file or an argument",
+                              first, name));
+    }
+    first = name;
+  }
+  return {};
+}
+
 // The context is that of the longest session to come: models whose rotation follows it are made
 // ready for it.
 Result<void> complete_arguments(RunArguments* run) {
   if (run->generate.logprobs >= 0 && !run->jsonl) {
     return fail(ErrorCode::kInvalidArgument, "--logprobs needs --jsonl; add it");
   }
-  if (run->raw && run->system) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--system needs the chat template, which --raw leaves out; drop one of them");
-  }
+  CULET_TRY_VOID(check_together(*run));
   run->model.options.context = run->memory.context;
   return read_environment(&run->model.options);
 }
@@ -720,6 +811,8 @@ std::vector<Command> all_commands() {
       command("run", "Answer a prompt, or continue a text", run_help(), declare_run, run_command),
       command("tokenize", "Print the token ids of a text", tokenize_help(), declare_tokenize,
               tokenize_command),
+      command("detokenize", "Print the text of token ids", detokenize_help(), declare_detokenize,
+              detokenize_command),
       command("score", "Print how well the model predicts each token of a text", score_help(),
               declare_score, score_command),
       command("embed", "Print embedding vectors of texts", embed_help(), declare_embed,

@@ -35,7 +35,9 @@ struct RunArguments {
   std::optional<std::string> system;
   std::string chat_template;       // path, "" = the model's own
   std::string template_variables;  // JSON object, "" = none
-  bool raw = false, jsonl = false, quiet = false;
+  std::string messages, tools;     // paths of JSON files, "-" = standard input, "" = none
+  bool raw = false, parse_special = false, jsonl = false, quiet = false;
+  bool show_prompt = false, json = false;  // json: with show_prompt
   MemoryArguments memory;
   GenerateOptions generate;  // but its sampling, which is
   SamplingArguments sampling;
@@ -45,6 +47,12 @@ struct TokenizeArguments {
   ModelArguments model;
   std::optional<std::string> text;  // none or "-": standard input
   bool add_special = true, parse_special = false;
+};
+
+struct DetokenizeArguments {
+  ModelArguments model;
+  std::vector<std::string> ids;  // none or one "-": standard input
+  bool skip_special = false;
 };
 
 struct ScoreArguments {

@@ -15,6 +15,7 @@ constexpr int kExitInterrupted = 130;  // 128 + SIGINT; main() puts the signal t
 
 Result<int> run_command(const RunArguments& arguments, Output& out);
 Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out);
+Result<int> detokenize_command(const DetokenizeArguments& arguments, Output& out);
 Result<int> score_command(const ScoreArguments& arguments, Output& out);
 Result<int> embed_command(const EmbedArguments& arguments, Output& out);
 Result<int> explain_command(const ExplainArguments& arguments, Output& out);

@@ -60,11 +60,11 @@ Result<Texts> read_texts(const EmbedArguments& arguments) {
 }
 
 Result<std::vector<std::vector<Token>>> tokens_of(const Texts& texts, const Model& model) {
-  CULET_TRY(const std::vector<Token> nothing, model.vocabulary().tokenize("", true, false));
+  CULET_TRY(const std::vector<Token> nothing, model.vocabulary().tokenize(""));
   const int64_t most = model.info().sequence_length;
   std::vector<std::vector<Token>> all;
   for (size_t i = 0; i < texts.all.size(); ++i) {
-    CULET_TRY(std::vector<Token> ids, model.vocabulary().tokenize(texts.all[i], true, false));
+    CULET_TRY(std::vector<Token> ids, model.vocabulary().tokenize(texts.all[i]));
     if (ids.size() <= nothing.size()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} is empty (it has no tokens), so it has no vector; leave it out",
@@ -95,9 +95,14 @@ std::string object_text(size_t index, const std::string& text, size_t tokens,
   return line + ",\"vector\":" + array_text(vector) + "}";
 }
 
-}  // namespace
+// What the texts come from, where that is not standard input; "": it is.
+std::string_view given_instead(const EmbedArguments& arguments) {
+  if (arguments.file) return *arguments.file == "-" ? "" : "--file";
+  const bool piped = arguments.texts.empty() || arguments.texts.front() == "-";
+  return piped ? "" : "TEXT";
+}
 
-Result<int> embed_command(const EmbedArguments& arguments, Output& out) {
+Result<int> embed_texts(const EmbedArguments& arguments, Output& out) {
   CULET_TRY(const Texts texts, read_texts(arguments));
   CULET_TRY(const auto model, load_model(arguments.model));
   CULET_TRY_VOID(embed(*model, {}));  // whether it makes vectors at all
@@ -122,6 +127,16 @@ Result<int> embed_command(const EmbedArguments& arguments, Output& out) {
     if (!out.flush()) return tl::unexpected(out.error());
   }
   return kExitOk;
+}
+
+}  // namespace
+
+Result<int> embed_command(const EmbedArguments& arguments, Output& out) {
+  const std::string_view given = given_instead(arguments);
+  if (!given.empty()) CULET_TRY_VOID(refuse_input_beside(given));
+  CULET_TRY(const int status, embed_texts(arguments, out));
+  if (!given.empty()) CULET_TRY_VOID(refuse_input_beside(given));
+  return status;
 }
 
 }  // namespace culet::cli

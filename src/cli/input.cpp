@@ -1,5 +1,6 @@
 #include "cli/input.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <limits>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -52,6 +54,59 @@ Result<std::string> read_text_file(const std::string& path) {
   auto text = read_all(fd, path);
   ::close(fd);
   return text;
+}
+
+// ---------------------------------------------------------------- standard input beside a text
+
+namespace {
+
+enum class InputKind : uint8_t { kNone, kFile, kPipe };
+
+InputKind input_kind() {
+  struct stat about{};
+  if (::fstat(STDIN_FILENO, &about) != 0) return InputKind::kNone;
+  if (S_ISREG(about.st_mode)) return InputKind::kFile;
+  return S_ISFIFO(about.st_mode) || S_ISSOCK(about.st_mode) ? InputKind::kPipe : InputKind::kNone;
+}
+
+// Whether the pipe has a byte or has ended within this time.
+bool pipe_speaks(int milliseconds) {
+  pollfd wait{STDIN_FILENO, POLLIN, 0};
+  int ready = -1;
+  do {
+    ready = ::poll(&wait, 1, milliseconds);
+  } while (ready < 0 && errno == EINTR);
+  return ready != 0;
+}
+
+}  // namespace
+
+Result<std::string> read_input_beside(bool* silent) {
+  *silent = false;
+  const InputKind kind = input_kind();
+  if (kind == InputKind::kNone) return std::string();
+  *silent = kind == InputKind::kPipe && !pipe_speaks(kSilence * 1000);
+  return *silent ? std::string() : read_standard_input();
+}
+
+bool input_waits() {
+  const InputKind kind = input_kind();
+  if (kind == InputKind::kNone) return false;
+  if (kind == InputKind::kFile) {
+    struct stat about{};
+    return ::fstat(STDIN_FILENO, &about) == 0 && ::lseek(STDIN_FILENO, 0, SEEK_CUR) < about.st_size;
+  }
+  int bytes = 0;
+  return pipe_speaks(0) && ::ioctl(STDIN_FILENO, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+Result<void> refuse_input_beside(std::string_view given) {
+  if (!input_waits()) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("standard input holds a text, but {} is given too, and only one can be "
+                          "taken; leave {} out to take standard input, or leave standard input "
+                          "empty (< /dev/null)",
+                          given, given));
 }
 
 // ---------------------------------------------------------------- pieces
@@ -132,11 +187,11 @@ Result<std::optional<std::string>> TextPieces::next(const InterruptWatch& interr
   return std::exchange(text_, std::string());
 }
 
-Result<std::vector<Token>> parse_ids(const std::string& json) {
+Result<std::vector<Token>> parse_ids(const std::string& json, std::string_view what) {
   const auto value = nlohmann::json::parse(json, nullptr, false);
   if (!value.is_array()) {
     return fail(ErrorCode::kInvalidArgument,
-                "the input of --ids is not a JSON array of token ids such as [1, 504, 33059]");
+                fmt::format("{} is not a JSON array of token ids such as [1, 504, 33059]", what));
   }
   std::vector<Token> ids;
   ids.reserve(value.size());
@@ -150,6 +205,14 @@ Result<std::vector<Token>> parse_ids(const std::string& json) {
     ids.push_back(element.get<Token>());
   }
   return ids;
+}
+
+Result<void> check_ids(const std::vector<Token>& ids, int64_t vocabulary) {
+  const auto bad = std::find_if(ids.begin(), ids.end(), [&](Token id) { return id >= vocabulary; });
+  if (bad == ids.end()) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("token {} of the input is {}, but the vocabulary has ids 0 to {}",
+                          bad - ids.begin(), *bad, vocabulary - 1));
 }
 
 }  // namespace culet::cli

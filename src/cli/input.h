@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,22 @@ bool input_is_terminal();
 bool is_input(const std::string& input, const std::string& file);
 Result<std::string> read_standard_input();
 Result<std::string> read_text_file(const std::string& path);  // "-": standard input
+
+// ---- Standard input of a command whose text stands in an argument.
+// A file, a pipe or a socket may hold a text, which must not be lost; a terminal and a device such
+// as /dev/null hold none.
+
+// Reads that text to its end; "": there is none. A pipe that stays open and silent may belong to
+// a program that runs this one and never closes it: after kSilence seconds without a byte it
+// counts as empty, and *silent becomes true. A text that has begun is waited for.
+constexpr int kSilence = 3;
+Result<std::string> read_input_beside(bool* silent);
+// Whether such a text waits now.
+bool input_waits();
+// For commands that take one text: an error if a text waits although `given` ("TEXT", "FILE") is
+// there. To be asked before the work, and after it, because a pipe may be slow.
+Result<void> refuse_input_beside(std::string_view given);
+
 // A text of any length, piece by piece as it comes: whole lines, cut where no token reaches across
 // (behind a line's end, before a line that does not begin with white space; in a line longer than
 // 1 MiB before a space, else between two characters).
@@ -46,7 +63,9 @@ class TextPieces {
   bool ended_ = false;
 };
 
-// A JSON array of integers.
-Result<std::vector<Token>> parse_ids(const std::string& json);
+// A JSON array of integers. `what` names it in an error: "the input of --ids".
+Result<std::vector<Token>> parse_ids(const std::string& json, std::string_view what);
+// kInvalidArgument with the place of the first id that is not in the vocabulary.
+Result<void> check_ids(const std::vector<Token>& ids, int64_t vocabulary);
 
 }  // namespace culet::cli

@@ -68,6 +68,11 @@ Result<void> resume(Session& session, const MemoryArguments& arguments,
 
 Result<void> save(const Session& session, const MemoryArguments& arguments, bool quiet) {
   if (arguments.save.empty()) return {};
+  if (session.length() == 0) {  // stopped before the first token
+    print_note(
+        fmt::format("note: {} is not written, because the session is empty", arguments.save));
+    return {};
+  }
   StatusLine status(!quiet);
   return session.save(arguments.save, show_progress(&status, "Writing the snapshot"));
 }

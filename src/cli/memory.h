@@ -26,7 +26,8 @@ struct MemoryArguments {
 // written, or is one of the inputs ("-": standard input).
 Result<void> resume(Session& session, const MemoryArguments& arguments,
                     const std::vector<std::string>& inputs, bool quiet);
-// Writes the file of --save, if there is one.
+// Writes the file of --save, if there is one. A session without tokens is not written, which is
+// said.
 Result<void> save(const Session& session, const MemoryArguments& arguments, bool quiet);
 
 }  // namespace culet::cli

@@ -50,8 +50,8 @@ Result<Text> read_text(const QuantizeArguments& arguments, const std::string& pa
   }
   CULET_TRY(const std::string bytes, read_text_file(arguments.check));
   Text text;
-  CULET_TRY(text.start, model->vocabulary().tokenize_part("", true));
-  CULET_TRY(text.tokens, model->vocabulary().tokenize_part(bytes, false));
+  CULET_TRY(text.start, model->vocabulary().tokenize("", {.end = false}));
+  CULET_TRY(text.tokens, model->vocabulary().tokenize(bytes, {.end = false, .continued = true}));
   if (text.tokens.size() < 2) {
     return fail(ErrorCode::kInvalidArgument,
                 arguments.check + " has fewer than two tokens, so there is nothing to compare");

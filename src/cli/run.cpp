@@ -6,6 +6,7 @@
 #include "cli/events.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
+#include "cli/prompt.h"
 
 #include <fmt/format.h>
 
@@ -16,52 +17,9 @@ namespace {
 
 constexpr int64_t kDefaultContext = 4096;
 
-Result<std::string> read_prompt(const RunArguments& arguments) {
-  if (arguments.prompt && *arguments.prompt != "-") return *arguments.prompt;
-  CULET_TRY(std::string text, read_standard_input());
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
-Result<std::vector<Token>> prompt_tokens(const Model& model, const RunArguments& arguments,
-                                         const std::string& prompt) {
-  const bool goes_on = !arguments.memory.resume.empty();
-  if (arguments.raw || !model.info().has_chat_template) {
-    if (!arguments.template_variables.empty()) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{} has no chat template, so --chat-template-kwargs cannot be used; "
-                              "drop it, or give a template with --chat-template",
-                              model.info().path));
-    }
-    if (arguments.system) {
-      return fail(
-          ErrorCode::kUnsupported,
-          fmt::format("{} has no chat template, so --system cannot be used; put the text into "
-                      "the prompt",
-                      model.info().path));
-    }
-    return goes_on ? model.vocabulary().tokenize_part(prompt, false)
-                   : model.vocabulary().tokenize(prompt, true, false);
-  }
-  if (prompt.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "the prompt is empty, so there is nothing to answer; write it after MODEL or pipe "
-                "it in, or start without a text with --raw");
-  }
-  std::vector<Message> messages;
-  if (arguments.system) messages.push_back({"system", *arguments.system});
-  messages.push_back({"user", prompt});
-  ChatOptions options;
-  options.after_answer = goes_on;
-  options.variables = arguments.template_variables;
-  CULET_TRY(ChatPrompt rendered, render_chat(model, messages, options));
-  CULET_TRY_VOID(check_used(rendered));
-  return std::move(rendered.tokens);
-}
-
-// The context to use beside `there` tokens of a resumed session; an error names the numbers and the
-// flag before any work is done.
-Result<int64_t> choose_context(const ModelInfo& info, int64_t asked, int64_t prompt,
+// The context to use for a prompt behind `there` tokens of a resumed session; an error names the
+// numbers and the flag before any work is done.
+Result<int64_t> choose_context(const ModelInfo& info, int64_t asked, int64_t there, int64_t prompt,
                                int64_t answer) {
   const int64_t most = info.context_length ? info.context_length : INT64_MAX;
   if (asked > most) {
@@ -70,18 +28,21 @@ Result<int64_t> choose_context(const ModelInfo& info, int64_t asked, int64_t pro
         fmt::format("--ctx {} is more than the {} tokens the model was trained for", asked, most));
   }
   const int64_t context = asked ? asked : std::min(most, kDefaultContext);
-  if (prompt < context) return context;
-  if (prompt >= most) {
+  const int64_t needed = there + prompt;
+  if (needed < context) return context;
+  const std::string what =
+      there == 0 ? fmt::format("the prompt has {} tokens", prompt)
+                 : fmt::format("the session has {} tokens and the prompt {}", there, prompt);
+  if (needed >= most) {
     return fail(ErrorCode::kExhausted,
-                fmt::format("the prompt has {} tokens, and the model can hold {} with the answer; "
-                            "shorten the prompt",
-                            prompt, most));
+                fmt::format("{}, and the model can hold {} with the answer; {}", what, most,
+                            there == 0 ? "shorten the prompt" : "begin a new session"));
   }
-  const int64_t useful = std::min(most, prompt + std::clamp<int64_t>(answer, 1, kDefaultContext));
+  const int64_t useful = std::min(most, needed + std::clamp<int64_t>(answer, 1, kDefaultContext));
   return fail(ErrorCode::kExhausted,
-              fmt::format("the prompt has {} tokens, but the context holds {} with the answer; use "
-                          "--ctx {} (the model can hold {})",
-                          prompt, context, useful, most));
+              fmt::format("{}, but the context holds {} with the answer; use --ctx {} (the model "
+                          "can hold {})",
+                          what, context, useful, most));
 }
 
 // A prompt that stays for ever leaves room for a window.
@@ -187,38 +148,73 @@ Result<int> answer(Session& session, std::span<const Token> prompt, const RunArg
   return finished.reason == FinishReason::kCancelled ? kExitInterrupted : kExitOk;
 }
 
+// The template that the arguments name, in place of the file's own.
+Result<ModelArguments> model_with_template(const RunArguments& arguments) {
+  ModelArguments model = arguments.model;
+  model.options.text_only = arguments.show_prompt;
+  if (arguments.chat_template.empty()) return model;
+  CULET_TRY(model.options.chat_template, read_text_file(arguments.chat_template));
+  if (!model.options.chat_template.empty()) return model;
+  return fail(ErrorCode::kInvalidArgument,
+              arguments.chat_template + " is empty, so it is not a chat template");
+}
+
+Result<MemoryArguments> memory_for(const RunArguments& arguments, const ModelInfo& info,
+                                   int64_t prompt) {
+  MemoryArguments memory = arguments.memory;
+  if (!memory.stream) {
+    int64_t there = 0;
+    if (!memory.resume.empty()) {
+      CULET_TRY(there, snapshot_length(memory.resume));
+    }
+    CULET_TRY(memory.context,
+              choose_context(info, memory.context, there, prompt, arguments.generate.max_tokens));
+  } else if (memory.keep_prompt) {
+    CULET_TRY_VOID(check_prompt_sinks(info, memory, prompt));
+  }
+  return memory;
+}
+
+// A session that has not read the whole prompt is no conversation that can go on: it must not take
+// the place of one that can.
+Result<void> save_if_read(const Session& session, const MemoryArguments& memory, int64_t read,
+                          bool quiet) {
+  if (session.length() + session.evicted() >= read) return save(session, memory, quiet);
+  if (!memory.save.empty()) {
+    print_note(fmt::format("note: {} is not written, because the prompt was not read to its end",
+                           memory.save));
+  }
+  return {};
+}
+
 Result<int> run(const RunArguments& arguments, Output& out) {
-  if (!arguments.prompt && input_is_terminal()) {
+  if (!arguments.prompt && arguments.messages.empty() && input_is_terminal()) {
     print_error("no prompt was given; write it after MODEL, or pipe it in (see culet run --help)");
     return kExitUsage;
   }
-  CULET_TRY(const std::string prompt, read_prompt(arguments));
-  ModelArguments asked = arguments.model;
-  if (!arguments.chat_template.empty()) {
-    CULET_TRY(asked.options.chat_template, read_text_file(arguments.chat_template));
-    if (asked.options.chat_template.empty()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  arguments.chat_template + " is empty, so it is not a chat template");
-    }
-  }
+  CULET_TRY(const PromptInput input, read_prompt_input(arguments));
+  CULET_TRY(const ModelArguments asked, model_with_template(arguments));
   CULET_TRY(const auto model, load_model(asked, arguments.quiet));
-  CULET_TRY(const std::vector<Token> tokens, prompt_tokens(*model, arguments, prompt));
-  const auto prompted = static_cast<int64_t>(tokens.size());
-  MemoryArguments memory = arguments.memory;
-  if (!memory.stream) {
-    CULET_TRY(memory.context, choose_context(model->info(), memory.context, prompted,
-                                             arguments.generate.max_tokens));
-  } else if (memory.keep_prompt) {
-    CULET_TRY_VOID(check_prompt_sinks(model->info(), memory, prompted));
+  CULET_TRY(const ChatPrompt prompt, make_prompt(*model, arguments, input));
+  if (arguments.show_prompt) {
+    out.write(show_prompt(*model, prompt, arguments.json));
+    CULET_TRY_VOID(check_late_input(arguments, input));
+    return kExitOk;
   }
+  const auto prompted = static_cast<int64_t>(prompt.tokens.size());
+  CULET_TRY(const MemoryArguments memory, memory_for(arguments, model->info(), prompted));
   CULET_TRY(const auto session, Session::make(model, memory.options(prompted)));
   if (!arguments.quiet) print_rotation(model->info());
-  CULET_TRY_VOID(resume(*session, memory, {"-", arguments.chat_template}, arguments.quiet));
+  CULET_TRY_VOID(resume(*session, memory,
+                        {"-", arguments.chat_template, arguments.messages, arguments.tools},
+                        arguments.quiet));
+  const int64_t read = session->length() + prompted;
   CULET_TRY(const int status,
             arguments.jsonl
-                ? answer(*session, tokens, arguments, out, JsonView(out, *model))
-                : answer(*session, tokens, arguments, out, PlainView(out, arguments.quiet)));
-  CULET_TRY_VOID(save(*session, memory, arguments.quiet));
+                ? answer(*session, prompt.tokens, arguments, out, JsonView(out, *model))
+                : answer(*session, prompt.tokens, arguments, out, PlainView(out, arguments.quiet)));
+  CULET_TRY_VOID(save_if_read(*session, memory, read, arguments.quiet));
+  CULET_TRY_VOID(check_late_input(arguments, input));
   return status;
 }
 

@@ -115,12 +115,9 @@ Result<void> Scorer::finish() {
 // All ids are looked at before the first one is scored.
 Result<std::vector<Token>> read_ids(const std::string& file, int64_t vocabulary) {
   CULET_TRY(const std::string text, read_text_file(file));
-  CULET_TRY(std::vector<Token> ids, parse_ids(text));
-  const auto bad = std::find_if(ids.begin(), ids.end(), [&](Token id) { return id >= vocabulary; });
-  if (bad == ids.end()) return ids;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("token {} of the input is {}, but the vocabulary has ids 0 to {}",
-                          bad - ids.begin(), *bad, vocabulary - 1));
+  CULET_TRY(std::vector<Token> ids, parse_ids(text, "the input of --ids"));
+  CULET_TRY_VOID(check_ids(ids, vocabulary));
+  return ids;
 }
 
 // Appends tokens a few at a time; false: Ctrl-C.
@@ -140,8 +137,10 @@ Result<std::vector<Token>> read_tokens(const ScoreArguments& arguments, const Mo
   const std::string file = arguments.file.value_or("-");
   if (arguments.ids) return read_ids(file, model.info().vocabulary_size);
   CULET_TRY(const std::string text, read_text_file(file));
-  if (!arguments.memory.resume.empty()) return model.vocabulary().tokenize_part(text, false);
-  return model.vocabulary().tokenize(text, arguments.add_special, false);
+  TokenizeOptions options{.begin = arguments.add_special, .end = arguments.add_special};
+  options.continued = !arguments.memory.resume.empty();
+  if (options.continued) options.end = false;
+  return model.vocabulary().tokenize(text, options);
 }
 
 // There is something to score, and the context holds it.
@@ -200,9 +199,9 @@ Result<void> append_text(const ScoreArguments& arguments, const Model& model, Te
   while (go_on) {
     CULET_TRY(const std::optional<std::string> piece, text->next(interrupt));
     if (!piece) break;
-    CULET_TRY(const std::vector<Token> ids, first && !arguments.add_special
-                                                ? model.vocabulary().tokenize(*piece, false, false)
-                                                : model.vocabulary().tokenize_part(*piece, first));
+    CULET_TRY(const std::vector<Token> ids,
+              model.vocabulary().tokenize(
+                  *piece, {.begin = arguments.add_special, .end = false, .continued = !first}));
     first = false;
     CULET_TRY(go_on, append_some(scorer, ids, interrupt, status));
   }
@@ -243,9 +242,14 @@ Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<
 }  // namespace
 
 Result<int> score_command(const ScoreArguments& arguments, Output& out) {
+  const bool piped = arguments.file.value_or("-") == "-";
+  if (!piped) CULET_TRY_VOID(refuse_input_beside("FILE"));
   CULET_TRY(auto model, load_model(arguments.model));
-  return arguments.memory.stream ? score_stream(arguments, model, out)
-                                 : score_text(arguments, std::move(model), out);
+  CULET_TRY(const int status, arguments.memory.stream
+                                  ? score_stream(arguments, model, out)
+                                  : score_text(arguments, std::move(model), out));
+  if (!piped) CULET_TRY_VOID(refuse_input_beside("FILE"));
+  return status;
 }
 
 }  // namespace culet::cli

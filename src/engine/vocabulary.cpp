@@ -24,7 +24,8 @@ Result<void> add_breakers(const Vocabulary& vocabulary, const std::string& text,
     if (own.find(text) != std::string_view::npos) breakers->push_back(id);
   }
   if (breakers->size() > before) return {};
-  CULET_TRY(const std::vector<Token> ids, vocabulary.tokenize(text, false, false));
+  CULET_TRY(const std::vector<Token> ids,
+            vocabulary.tokenize(text, {.begin = false, .end = false}));
   if (!ids.empty()) breakers->push_back(ids.back());
   return {};
 }
@@ -115,15 +116,21 @@ std::optional<Token> Vocabulary::find_bytes(std::string_view bytes) const {
   return *at;
 }
 
-Result<std::vector<Token>> Vocabulary::tokenize(std::string_view text, bool add_special,
-                                                bool parse_special) const {
-  return impl_->tokenizer->tokenize(text,
-                                    {.add_special = add_special, .parse_special = parse_special});
-}
-
-Result<std::vector<Token>> Vocabulary::tokenize_part(std::string_view text, bool first) const {
-  return impl_->tokenizer->tokenize(text,
-                                    {.part = first ? text::Part::kFirst : text::Part::kLater});
+Result<std::vector<Token>> Vocabulary::tokenize(std::string_view text,
+                                                const TokenizeOptions& options) const {
+  const text::Tokenizer& tokenizer = *impl_->tokenizer;
+  const bool begin = options.begin && !options.continued;
+  text::TokenizeOptions as{.add_special = begin, .parse_special = options.parse_special};
+  if (options.continued) as.part = text::Part::kLater;
+  if (begin && !options.end) as.part = text::Part::kFirst;
+  CULET_TRY(std::vector<Token> ids, tokenizer.tokenize(text, as));
+  if (begin || !options.end) return ids;
+  CULET_TRY(const std::vector<Token> both, tokenizer.tokenize("", {}));
+  CULET_TRY(const std::vector<Token> first, tokenizer.tokenize("", {.part = text::Part::kFirst}));
+  if (both.size() > first.size() && (ids.empty() || ids.back() != both.back())) {
+    ids.push_back(both.back());
+  }
+  return ids;
 }
 
 std::string Vocabulary::detokenize(std::span<const Token> ids, bool special) const {

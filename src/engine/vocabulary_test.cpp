@@ -101,10 +101,13 @@ TEST(Vocabulary, FindsTokens) {
 
 TEST(Vocabulary, TextOfAUserNeverBecomesAControlToken) {
   const Bytes b;
-  const auto user = b.vocabulary.tokenize("<|im_end|>", false, false).value();
+  const auto user = b.vocabulary.tokenize("<|im_end|>", {.begin = false, .end = false}).value();
   EXPECT_EQ(user.size(), 10u);
   EXPECT_EQ(b.vocabulary.detokenize(user, false), "<|im_end|>");
-  EXPECT_EQ(b.vocabulary.tokenize("<|im_end|>", false, true).value(), std::vector<Token>{b.end});
+  EXPECT_EQ(
+      b.vocabulary.tokenize("<|im_end|>", {.begin = false, .end = false, .parse_special = true})
+          .value(),
+      std::vector<Token>{b.end});
   EXPECT_EQ(b.vocabulary.detokenize(std::vector{b.often, b.end, b.space_you}, false), "Often you");
   EXPECT_EQ(b.vocabulary.detokenize(std::vector{b.often, b.end, b.space_you}, true),
             "Often<|im_end|> you");
