@@ -288,7 +288,8 @@ TEST(ChatTokens, MarksStandWhereTheTemplateWroteThem) {
       const auto plain = rendered(*chat, harmless(row["request"]));
       ASSERT_TRUE(plain) << plain.error().message;
       const auto expected =
-          (*tokenizer)->tokenize(plain->bytes(), {.add_special = false, .parse_special = true});
+          (*tokenizer)
+              ->tokenize(plain->bytes(), {.begin = false, .end = false, .parse_special = true});
       ASSERT_TRUE(expected);
       const auto marks = marks_of(**tokenizer, *expected, dialect);
       EXPECT_EQ(marks_of(**tokenizer, ids, dialect), marks);

@@ -16,13 +16,6 @@ std::string lfm() { return golden("tiny/lfm2/model.gguf"); }      // with states
 
 using Tokens = std::vector<Token>;
 
-Tokens tokens_of(size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  Tokens tokens(count);
-  for (Token& token : tokens) token = static_cast<Token>(3 + random() % 500);
-  return tokens;
-}
-
 Tokens joined(std::initializer_list<Tokens> parts) {
   Tokens out;
   for (const Tokens& part : parts) out.insert(out.end(), part.begin(), part.end());

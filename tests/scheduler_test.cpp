@@ -20,13 +20,6 @@ std::string llama() { return golden("tiny/llama/model.gguf"); }
 std::string gemma() { return golden("tiny/gemma3/model.gguf"); }
 std::string lfm() { return golden("tiny/lfm2/model.gguf"); }
 
-std::vector<Token> tokens_of(size_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<Token> tokens(count);
-  for (Token& token : tokens) token = static_cast<Token>(3 + random() % 500);
-  return tokens;
-}
-
 GenerateOptions sampled(int64_t max_tokens, uint64_t seed, float temperature = 1) {
   GenerateOptions options;
   options.max_tokens = max_tokens;

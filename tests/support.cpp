@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <stdexcept>
 
 namespace culet::test {
@@ -139,6 +140,13 @@ Rows append_rows(Session& session, std::span<const Token> tokens, std::span<cons
 Rows rows_of(const std::string& path, const ModelOptions& options, KvType kv,
              std::span<const Token> tokens) {
   return append_rows(*session(load(path, options), kv), tokens);
+}
+
+std::vector<Token> tokens_of(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<Token> tokens(count);
+  for (Token& token : tokens) token = static_cast<Token>(3 + random() % 500);
+  return tokens;
 }
 
 Token best(std::span<const float> logits) {

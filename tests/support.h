@@ -45,6 +45,9 @@ Rows append_rows(Session& session, std::span<const Token> tokens,
 Rows rows_of(const std::string& path, const ModelOptions& options, KvType kv,
              std::span<const Token> tokens);
 
+// Ids from 3 to 502, the same for the same seed.
+std::vector<Token> tokens_of(size_t count, unsigned seed);
+
 Token best(std::span<const float> logits);  // the lowest id on ties
 double nll(const Model& model, std::span<const float> logits, Token id);
 double largest_difference(std::span<const float> a, const nlohmann::json& b);

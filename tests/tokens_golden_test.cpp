@@ -117,9 +117,10 @@ TEST_P(TokensGolden, EveryTextGivesTheReferenceIds) {
   for (const Json& row : rows("tokens.jsonl", 144)) {
     SCOPED_TRACE(row["name"].get<std::string>());
     const std::string text = bytes_of(row);
-    const auto ids =
-        tokenizer_->tokenize(text, {.add_special = row["add_special"].get<bool>(),
-                                    .parse_special = row["parse_special"].get<bool>()});
+    const bool special = row["add_special"].get<bool>();
+    const auto ids = tokenizer_->tokenize(
+        text,
+        {.begin = special, .end = special, .parse_special = row["parse_special"].get<bool>()});
     ASSERT_TRUE(ids) << ids.error().message;
     if (row["ids"].is_null()) {  // the reference refuses the bytes; we must only not lose them
       EXPECT_FALSE(ids->empty());
@@ -178,7 +179,8 @@ TEST_P(ChatsGolden, PromptsGiveTheReferenceIdsAndUsersCannotSpellControlTokens) 
     SCOPED_TRACE(row["name"].get<std::string>());
     const std::string prompt = row["prompt"].get<std::string>();
     const Ids expected = row["ids"].get<Ids>();
-    const auto whole = tokenizer_->tokenize(prompt, {.add_special = true, .parse_special = true});
+    const auto whole =
+        tokenizer_->tokenize(prompt, {.begin = true, .end = true, .parse_special = true});
     ASSERT_TRUE(whole) << whole.error().message;
     EXPECT_EQ(*whole, expected);
 
@@ -189,7 +191,8 @@ TEST_P(ChatsGolden, PromptsGiveTheReferenceIdsAndUsersCannotSpellControlTokens) 
       }
     }
     const auto controls = [&](std::string_view text) {
-      const auto ids = tokenizer_->tokenize(text, {.add_special = false, .parse_special = true});
+      const auto ids =
+          tokenizer_->tokenize(text, {.begin = false, .end = false, .parse_special = true});
       return std::count_if(ids->begin(), ids->end(),
                            [&](Token t) { return tokenizer_->is_control(t); });
     };

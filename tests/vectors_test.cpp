@@ -125,7 +125,7 @@ TEST_P(Vectors, EveryTextGivesTheReferenceIds) {
   ASSERT_EQ(texts.size(), rows.size());
   for (size_t i = 0; i < texts.size(); ++i) {
     const auto ids =
-        (*tokenizer)->tokenize(texts[i], {.add_special = false, .parse_special = false});
+        (*tokenizer)->tokenize(texts[i], {.begin = false, .end = false, .parse_special = false});
     ASSERT_TRUE(ids) << ids.error().message;
     EXPECT_EQ(*ids, rows[i]) << "text " << i << ": " << texts[i];
   }
@@ -161,7 +161,8 @@ TEST(VectorsFolder, FilesWithoutTextsTakeText) {
     const auto tokenizer = load(row.name);
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;
     const std::string text = "The facet, 2026: d\xc3\xa9j\xc3\xa0 vu\n\n\xe4\xbd\xa0\xe5\xa5\xbd";
-    const auto ids = (*tokenizer)->tokenize(text, {.add_special = false, .parse_special = false});
+    const auto ids =
+        (*tokenizer)->tokenize(text, {.begin = false, .end = false, .parse_special = false});
     ASSERT_TRUE(ids) << ids.error().message;
     const std::string back = (*tokenizer)->detokenize(*ids, false, false);
     EXPECT_EQ(back, row.keeps_text
@@ -180,7 +181,8 @@ TEST(VectorsFolder, RunsOfNewlinesAreOneTokenInGemma4) {
     const std::string run(n, '\n');
     const auto token = (*tokenizer)->find(run);
     ASSERT_TRUE(token) << n;
-    const auto ids = (*tokenizer)->tokenize(run, {.add_special = false, .parse_special = false});
+    const auto ids =
+        (*tokenizer)->tokenize(run, {.begin = false, .end = false, .parse_special = false});
     ASSERT_TRUE(ids);
     EXPECT_EQ(*ids, Ids{*token}) << n;
   }
@@ -229,7 +231,8 @@ TEST(UnigramGolden, EveryTextGivesTheIdsOfSentencePiece) {
     const std::string text = row->contains("text")
                                  ? (*row)["text"].get<std::string>()
                                  : from_hex((*row)["bytes_hex"].get<std::string>());
-    const auto ids = (*tokenizer)->tokenize(text, {.add_special = false, .parse_special = false});
+    const auto ids =
+        (*tokenizer)->tokenize(text, {.begin = false, .end = false, .parse_special = false});
     ASSERT_TRUE(ids) << ids.error().message;
     EXPECT_EQ(*ids, (*row)["ids"].get<Ids>());
     ids_seen += ids->size();
@@ -263,8 +266,10 @@ TEST(WordPieceGolden, EveryTextGivesTheIdsOfThePublishedTokenizer) {
       const std::string text = row->contains("text")
                                    ? (*row)["text"].get<std::string>()
                                    : from_hex((*row)["bytes_hex"].get<std::string>());
+      const bool special = (*row)["add_special"].get<bool>();
       const auto ids = (*tokenizer)
-                           ->tokenize(text, {.add_special = (*row)["add_special"].get<bool>(),
+                           ->tokenize(text, {.begin = special,
+                                             .end = special,
                                              .parse_special = (*row)["parse_special"].get<bool>()});
       ASSERT_TRUE(ids) << ids.error().message;
       EXPECT_EQ(*ids, (*row)["ids"].get<Ids>());

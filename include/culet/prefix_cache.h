@@ -1,10 +1,10 @@
 // States of sessions that are kept, so that a prompt that begins like an earlier one is evaluated
 // from where the two part.
 //
-//   auto found = cache->take(prompt);     // a session that holds found->reused tokens of the
-//   prompt scheduler->submit({.session = found->session.get(),
-//                      .tokens = {prompt.begin() + found->reused, prompt.end()}, ...});
-//   cache->keep(*session);                // when the prompt is evaluated, and after the answer
+//   auto found = cache->take(prompt);  // its session holds the first found->reused tokens
+//   std::vector<culet::Token> rest(prompt.begin() + found->reused, prompt.end());
+//   scheduler->submit({.session = found->session.get(), .tokens = rest, ...});
+//   cache->keep(*found->session);      // when the prompt is evaluated, and after the answer
 //
 // Prefixes are compared token by token. The logits are those of a session that evaluated the whole
 // prompt, bit for bit. A kept state shares its blocks with the session that it came from, and with

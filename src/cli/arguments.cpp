@@ -649,35 +649,30 @@ Result<void> read_environment(ModelOptions* options) {
 
 // ---------------------------------------------------------------- what a command line leaves open
 
-tl::unexpected<Error> not_together(const std::string& a, const std::string& b,
-                                   const std::string& why) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} and {} cannot be given together{}; drop one of them", a, b, why));
-}
-
 // What says one thing twice, or leaves something without a place.
 Result<void> check_together(const RunArguments& run) {
   const struct {
     bool a, b;
     const char *a_name, *b_name, *why;
   } kPairs[] = {
-      {run.raw, run.system.has_value(), "--system", "--raw",
-       ", because it needs the chat template"},
-      {run.raw, !run.messages.empty(), "--messages", "--raw",
-       ", because they need the chat template"},
-      {run.raw, !run.tools.empty(), "--tools", "--raw", ", because they need the chat template"},
+      {run.system.has_value(), run.raw, "--system", "--raw", "because it needs the chat template"},
+      {!run.messages.empty(), run.raw, "--messages", "--raw",
+       "because they need the chat template"},
+      {!run.tools.empty(), run.raw, "--tools", "--raw", "because they need the chat template"},
       {run.prompt.has_value(), !run.messages.empty(), "PROMPT", "--messages",
-       ", because the messages are the whole conversation"},
+       "because the messages are the whole conversation"},
       {run.system.has_value(), !run.messages.empty(), "--system", "--messages",
-       ", because the messages are the whole conversation"},
-      {run.show_prompt, !run.memory.save.empty(), "--save", "--show-prompt",
-       ", because nothing is computed"},
-      {run.show_prompt, run.jsonl, "--jsonl", "--show-prompt",
-       ", because there are no events "
-       "(--json prints the prompt as JSON)"},
+       "because the messages are the whole conversation"},
+      {!run.memory.save.empty(), run.show_prompt, "--save", "--show-prompt",
+       "because nothing is computed"},
+      {run.jsonl, run.show_prompt, "--jsonl", "--show-prompt",
+       "because there are no events (--json prints the prompt as JSON)"},
   };
   for (const auto& pair : kPairs) {
-    if (pair.a && pair.b) return not_together(pair.a_name, pair.b_name, pair.why);
+    if (!pair.a || !pair.b) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} and {} cannot be given together, {}; drop one of them", pair.a_name,
+                            pair.b_name, pair.why));
   }
   std::string first;
   const bool prompt = run.messages.empty() && run.prompt.value_or("-") == "-";

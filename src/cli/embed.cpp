@@ -132,11 +132,7 @@ Result<int> embed_texts(const EmbedArguments& arguments, Output& out) {
 }  // namespace
 
 Result<int> embed_command(const EmbedArguments& arguments, Output& out) {
-  const std::string_view given = given_instead(arguments);
-  if (!given.empty()) CULET_TRY_VOID(refuse_input_beside(given));
-  CULET_TRY(const int status, embed_texts(arguments, out));
-  if (!given.empty()) CULET_TRY_VOID(refuse_input_beside(given));
-  return status;
+  return with_one_text(given_instead(arguments), [&] { return embed_texts(arguments, out); });
 }
 
 }  // namespace culet::cli

@@ -109,6 +109,14 @@ Result<void> refuse_input_beside(std::string_view given) {
                           given, given));
 }
 
+Result<int> with_one_text(std::string_view given, const std::function<Result<int>()>& work) {
+  if (given.empty()) return work();
+  CULET_TRY_VOID(refuse_input_beside(given));
+  CULET_TRY(const int status, work());
+  CULET_TRY_VOID(refuse_input_beside(given));
+  return status;
+}
+
 // ---------------------------------------------------------------- pieces
 
 namespace {

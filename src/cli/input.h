@@ -5,6 +5,7 @@
 #include "culet/culet.h"
 #include "culet/result.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,9 +31,11 @@ constexpr int kSilence = 3;
 Result<std::string> read_input_beside(bool* silent);
 // Whether such a text waits now.
 bool input_waits();
-// For commands that take one text: an error if a text waits although `given` ("TEXT", "FILE") is
-// there. To be asked before the work, and after it, because a pipe may be slow.
+// An error if a text waits although `given` ("TEXT", "FILE") is there.
 Result<void> refuse_input_beside(std::string_view given);
+// For commands that take one text: does the work, and refuses a text on standard input beside it,
+// before the work, and after it, because a pipe may be slow. given "": the text is standard input.
+Result<int> with_one_text(std::string_view given, const std::function<Result<int>()>& work);
 
 // A text of any length, piece by piece as it comes: whole lines, cut where no token reaches across
 // (behind a line's end, before a line that does not begin with white space; in a line longer than

@@ -179,7 +179,7 @@ Result<MemoryArguments> memory_for(const RunArguments& arguments, const ModelInf
 // the place of one that can.
 Result<void> save_if_read(const Session& session, const MemoryArguments& memory, int64_t read,
                           bool quiet) {
-  if (session.length() + session.evicted() >= read) return save(session, memory, quiet);
+  if (session.length() >= read) return save(session, memory, quiet);
   if (!memory.save.empty()) {
     print_note(fmt::format("note: {} is not written, because the prompt was not read to its end",
                            memory.save));

@@ -243,13 +243,11 @@ Result<int> score_stream(const ScoreArguments& arguments, const std::shared_ptr<
 
 Result<int> score_command(const ScoreArguments& arguments, Output& out) {
   const bool piped = arguments.file.value_or("-") == "-";
-  if (!piped) CULET_TRY_VOID(refuse_input_beside("FILE"));
-  CULET_TRY(auto model, load_model(arguments.model));
-  CULET_TRY(const int status, arguments.memory.stream
-                                  ? score_stream(arguments, model, out)
-                                  : score_text(arguments, std::move(model), out));
-  if (!piped) CULET_TRY_VOID(refuse_input_beside("FILE"));
-  return status;
+  return with_one_text(piped ? "" : "FILE", [&]() -> Result<int> {
+    CULET_TRY(auto model, load_model(arguments.model));
+    return arguments.memory.stream ? score_stream(arguments, model, out)
+                                   : score_text(arguments, std::move(model), out);
+  });
 }
 
 }  // namespace culet::cli

@@ -48,38 +48,32 @@ Result<std::vector<Token>> parse_any_ids(const std::string& text) {
 }  // namespace
 
 Result<int> tokenize_command(const TokenizeArguments& arguments, Output& out) {
-  std::string text = arguments.text.value_or("-");
-  const bool piped = text == "-";
-  if (piped) {
-    CULET_TRY(text, read_standard_input());
-  } else {
-    CULET_TRY_VOID(refuse_input_beside("TEXT"));
-  }
-  CULET_TRY(const auto model, load_text(arguments.model));
-  CULET_TRY(const std::vector<Token> ids,
-            model->vocabulary().tokenize(text, {.begin = arguments.add_special,
-                                                .end = arguments.add_special,
-                                                .parse_special = arguments.parse_special}));
-  out.write(nlohmann::json(ids).dump() + "\n");
-  if (!piped) CULET_TRY_VOID(refuse_input_beside("TEXT"));
-  return kExitOk;
+  const std::string given = arguments.text.value_or("-");
+  const bool piped = given == "-";
+  return with_one_text(piped ? "" : "TEXT", [&]() -> Result<int> {
+    CULET_TRY(const std::string text, piped ? read_standard_input() : given);
+    CULET_TRY(const auto model, load_text(arguments.model));
+    CULET_TRY(const std::vector<Token> ids,
+              model->vocabulary().tokenize(text, {.begin = arguments.add_special,
+                                                  .end = arguments.add_special,
+                                                  .parse_special = arguments.parse_special}));
+    out.write(nlohmann::json(ids).dump() + "\n");
+    return kExitOk;
+  });
 }
 
 Result<int> detokenize_command(const DetokenizeArguments& arguments, Output& out) {
-  std::string text = fmt::format("{}", fmt::join(arguments.ids, " "));
-  const bool piped = text.empty() || text == "-";
-  if (piped) {
-    CULET_TRY(text, read_standard_input());
-  } else {
-    CULET_TRY_VOID(refuse_input_beside("ID"));
-  }
-  CULET_TRY(const std::vector<Token> ids, parse_any_ids(text));
-  CULET_TRY(const auto model, load_text(arguments.model));
-  CULET_TRY_VOID(check_ids(ids, model->vocabulary().size()));
-  out.write(model->vocabulary().detokenize(ids, !arguments.skip_special));
-  out.end_line_on_terminal();
-  if (!piped) CULET_TRY_VOID(refuse_input_beside("ID"));
-  return kExitOk;
+  const std::string given = fmt::format("{}", fmt::join(arguments.ids, " "));
+  const bool piped = given.empty() || given == "-";
+  return with_one_text(piped ? "" : "ID", [&]() -> Result<int> {
+    CULET_TRY(const std::string text, piped ? read_standard_input() : given);
+    CULET_TRY(const std::vector<Token> ids, parse_any_ids(text));
+    CULET_TRY(const auto model, load_text(arguments.model));
+    CULET_TRY_VOID(check_ids(ids, model->vocabulary().size()));
+    out.write(model->vocabulary().detokenize(ids, !arguments.skip_special));
+    out.end_line_on_terminal();
+    return kExitOk;
+  });
 }
 
 }  // namespace culet::cli

@@ -57,6 +57,13 @@ void History::forget_all_but(int64_t last) {
   forgotten_ += chunks * kChunk;
 }
 
+// What is forgotten is known by its digest only, so both must have forgotten the same.
+bool History::begins_with(const History& other) const {
+  return forgotten_ == other.forgotten_ && digest_ == other.digest_ &&
+         kept_.size() >= other.kept_.size() &&
+         std::equal(other.kept_.begin(), other.kept_.end(), kept_.begin());
+}
+
 int64_t History::common_prefix(std::span<const Token> tokens) const {
   if (static_cast<int64_t>(tokens.size()) < forgotten_) return 0;
   std::string digest;

@@ -31,6 +31,9 @@ class History {
   bool resize(int64_t length);
   void clear() { *this = History(); }
   void forget_all_but(int64_t last);  // at least the last `last` stay
+  // Whether it begins with all tokens of the other one; false, too, when the two have not forgotten
+  // the same tokens.
+  bool begins_with(const History& other) const;
   // How many tokens both have in common from the start; 0 when what is forgotten differs.
   int64_t common_prefix(std::span<const Token> tokens) const;
 

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -18,15 +17,6 @@ using format::MetaType;
 using format::MetaValue;
 
 constexpr uint64_t kShownElements = 8;
-
-// In the order of MetaType, which is that of the format.
-std::string_view type_name(MetaType type) {
-  constexpr std::string_view kNames[] = {"uint8",  "int8",    "uint16", "int16",  "uint32",
-                                         "int32",  "float32", "bool",   "string", "array",
-                                         "uint64", "int64",   "float64"};
-  const auto at = static_cast<size_t>(type);
-  return at < std::size(kNames) ? kNames[at] : "unknown";
-}
 
 std::string scalar_text(const MetaValue& value) {
   if (const auto text = value.as_string()) return std::string(*text);
@@ -41,12 +31,13 @@ std::string scalar_text(const MetaValue& value) {
 
 MetadataEntry entry_of(const format::MetaEntry& entry) {
   const MetaValue& value = entry.value;
-  MetadataEntry out{std::string(entry.key), std::string(type_name(value.type())), "", 0};
+  MetadataEntry out{std::string(entry.key), std::string(format::meta_type_name(value.type())), "",
+                    0};
   if (!value.is_array()) {
     out.value = scalar_text(value);
     return out;
   }
-  out.type = fmt::format("array of {}", type_name(value.element_type()));
+  out.type = fmt::format("array of {}", format::meta_type_name(value.element_type()));
   out.size = value.size();
   for (uint64_t i = 0; i < std::min(value.size(), kShownElements); ++i) {
     out.value += (i > 0 ? ", " : "") + scalar_text(value.at(i));

@@ -16,32 +16,19 @@ namespace {
 
 using State = std::unique_ptr<Session>;
 
-bool can_rewind(const Session& session, int64_t length) {
-  const engine::SessionImpl& impl = session.impl();
-  return length == impl.length() ||
-         (length >= impl.timeline().history.forgotten() &&
-          impl.timeline().caches.can_truncate(impl.options().start_position + length));
-}
-
 // The longest length, at most `length`, that the state can go back to; 0: none.
 int64_t reachable(const Session& session, int64_t length) {
-  if (can_rewind(session, length)) return length;
+  if (session.impl().can_rewind(length)) return length;
   const int64_t limit = session.rewind_limit();
   return limit <= length ? limit : 0;
 }
 
-int64_t common_prefix(const Session& session, std::span<const Token> tokens) {
-  return session.impl().timeline().history.common_prefix(tokens);
-}
+const engine::History& history(const Session& session) { return session.impl().timeline().history; }
 
-// Whether the tokens of `longer` begin with all of those of `shorter`. What a stream has forgotten
-// is known by its digest only.
-bool begins_with(const Session& longer, const Session& shorter) {
-  const engine::History& a = longer.impl().timeline().history;
-  const engine::History& b = shorter.impl().timeline().history;
-  return a.forgotten() == b.forgotten() && a.digest() == b.digest() &&
-         a.kept().size() >= b.kept().size() &&
-         std::equal(b.kept().begin(), b.kept().end(), a.kept().begin());
+// Whether going back makes `longer` what `shorter` is, so that it is enough to keep the former.
+bool holds(const Session& longer, const Session& shorter) {
+  return history(longer).begins_with(history(shorter)) &&
+         longer.impl().can_rewind(shorter.length());
 }
 
 // Bytes of blocks and logits that dropping the state frees.
@@ -61,9 +48,9 @@ struct PrefixCache::Impl {
   Stats stats;
 
   void use(std::list<State>::iterator state) { states.splice(states.begin(), states, state); }
-  std::list<State>::iterator drop(std::list<State>::iterator state) {
+  void drop(std::list<State>::iterator state) {
     ++stats.dropped;
-    return states.erase(state);
+    states.erase(state);
   }
   bool drop_one();
 };
@@ -107,7 +94,7 @@ Result<PrefixCache::Match> PrefixCache::take(std::span<const Token> tokens) {
   auto best = impl_->states.end();
   int64_t reused = 0, branch = 0;
   for (auto state = impl_->states.begin(); state != impl_->states.end(); ++state) {
-    const int64_t common = std::min(common_prefix(**state, tokens), wanted - 1);
+    const int64_t common = std::min(history(**state).common_prefix(tokens), wanted - 1);
     const int64_t there = reachable(**state, common);
     branch = std::max(branch, common);
     if (there > reused) best = state, reused = there;
@@ -142,13 +129,11 @@ Result<void> PrefixCache::keep(const Session& session) {
   }
   if (session.length() == 0) return {};
   auto& states = impl_->states;
-  const int64_t length = session.length();
   State kept = session.fork();
   for (auto state = states.begin(); state != states.end();) {
-    const Session& old = **state;
-    if (old.length() <= length && begins_with(*kept, old) && can_rewind(*kept, old.length())) {
+    if (holds(*kept, **state)) {
       state = states.erase(state);
-    } else if (old.length() > length && begins_with(old, *kept) && can_rewind(old, length)) {
+    } else if (holds(**state, *kept)) {
       impl_->use(state);
       trim();
       return {};

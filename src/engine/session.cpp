@@ -88,11 +88,17 @@ void SessionImpl::clear() {
   timeline_.logits.clear();
 }
 
-bool SessionImpl::rewind(int64_t length) {
+bool SessionImpl::can_rewind(int64_t length) const {
   if (length < 0 || length >= this->length()) return length == this->length();
-  const cache::Position position = options_.start_position + length;
   if (length < timeline_.history.forgotten() && length > 0) return false;
-  if (timeline_.caches.truncate(position) == cache::Truncation::kRebuildNeeded) return false;
+  return timeline_.caches.can_truncate(options_.start_position + length);
+}
+
+bool SessionImpl::rewind(int64_t length) {
+  if (!can_rewind(length)) return false;
+  if (length == this->length()) return true;
+  const auto cut = timeline_.caches.truncate(options_.start_position + length);
+  CULET_CHECK(cut == cache::Truncation::kDone);
   CULET_CHECK(timeline_.history.resize(length));
   timeline_.logits.clear();
   return true;

@@ -37,6 +37,7 @@ class SessionImpl final {
   std::span<const float> logits() const { return timeline_.logits.values(); }
 
   void clear();
+  bool can_rewind(int64_t length) const;
   bool rewind(int64_t length);
   int64_t rewind_limit() const;
   Result<void> assign(const SessionImpl& other);

@@ -118,19 +118,7 @@ std::optional<Token> Vocabulary::find_bytes(std::string_view bytes) const {
 
 Result<std::vector<Token>> Vocabulary::tokenize(std::string_view text,
                                                 const TokenizeOptions& options) const {
-  const text::Tokenizer& tokenizer = *impl_->tokenizer;
-  const bool begin = options.begin && !options.continued;
-  text::TokenizeOptions as{.add_special = begin, .parse_special = options.parse_special};
-  if (options.continued) as.part = text::Part::kLater;
-  if (begin && !options.end) as.part = text::Part::kFirst;
-  CULET_TRY(std::vector<Token> ids, tokenizer.tokenize(text, as));
-  if (begin || !options.end) return ids;
-  CULET_TRY(const std::vector<Token> both, tokenizer.tokenize("", {}));
-  CULET_TRY(const std::vector<Token> first, tokenizer.tokenize("", {.part = text::Part::kFirst}));
-  if (both.size() > first.size() && (ids.empty() || ids.back() != both.back())) {
-    ids.push_back(both.back());
-  }
-  return ids;
+  return impl_->tokenizer->tokenize(text, options);
 }
 
 std::string Vocabulary::detokenize(std::span<const Token> ids, bool special) const {

@@ -29,7 +29,11 @@ constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;  // name, dims, type
 
 // By MetaType; strings and arrays have no fixed size.
 constexpr uint64_t kScalarBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+constexpr std::string_view kMetaTypeNames[] = {"uint8",  "int8",    "uint16", "int16",  "uint32",
+                                               "int32",  "float32", "bool",   "string", "array",
+                                               "uint64", "int64",   "float64"};
 constexpr uint32_t kMetaTypes = std::size(kScalarBytes);
+static_assert(std::size(kMetaTypeNames) == kMetaTypes);
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -69,6 +73,8 @@ std::string_view key_of(const MetaEntry& entry) { return entry.key; }
 std::string_view name_of(const TensorInfo& tensor) { return tensor.name; }
 
 }  // namespace
+
+std::string_view meta_type_name(MetaType type) { return kMetaTypeNames[static_cast<size_t>(type)]; }
 
 // ---------------------------------------------------------------- values
 

@@ -39,6 +39,8 @@ enum class MetaType : uint32_t {  // ids of the GGUF specification
   kInt64,
   kFloat64,
 };
+// "uint8", "string", ...
+std::string_view meta_type_name(MetaType type);
 
 // One metadata value, or one element of an array. Numbers are widened; a getter answers nullopt
 // when the value is of another kind (an integer never reads as a string, a string never as a

@@ -169,7 +169,7 @@ TEST(Vocabulary, EveryTinyModelTakesText) {
     ASSERT_TRUE(v) << v.error().message;
     const auto tokenizer = text::Tokenizer::make(*v);
     ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-    const auto ids = (*tokenizer)->tokenize("The facet\n\n2026 ", {.add_special = false});
+    const auto ids = (*tokenizer)->tokenize("The facet\n\n2026 ", {.begin = false, .end = false});
     ASSERT_TRUE(ids) << ids.error().message;
     EXPECT_FALSE(ids->empty());
     if (v->model != "bert") {

@@ -90,7 +90,8 @@ using Ids = std::vector<Token>;
 
 inline Ids ids_of(const Tokenizer& tokenizer, std::string_view text, bool special = false,
                   bool parse = false) {
-  return tokenizer.tokenize(text, {.add_special = special, .parse_special = parse}).value();
+  return tokenizer.tokenize(text, {.begin = special, .end = special, .parse_special = parse})
+      .value();
 }
 
 }  // namespace culet::text

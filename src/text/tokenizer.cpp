@@ -51,13 +51,13 @@ class VocabularyTokenizer final : public Tokenizer {
   Result<void> init(const Vocabulary& vocabulary);
 
   Result<std::vector<Token>> tokenize(std::string_view text,
-                                      TokenizeOptions options) const override {
+                                      const TokenizeOptions& options) const override {
     const Piece piece{text, options.parse_special};
-    return encode_pieces(std::span(&piece, 1), options.add_special, options.part);
+    return encode_pieces(std::span(&piece, 1), options);
   }
-  Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces, bool add_special,
+  Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces, bool begin,
                                              std::string_view source) const override {
-    return encode_pieces(pieces, add_special, Part::kFirst, source);
+    return encode_pieces(pieces, {.begin = begin, .end = false}, source);
   }
 
   int32_t size() const override { return table_.size(); }
@@ -98,8 +98,9 @@ class VocabularyTokenizer final : public Tokenizer {
   void add_markup(std::string_view text, std::set<Token>* markup) const;
   std::vector<Match> control_tokens(std::string_view text, std::span<const Span> runs,
                                     const std::set<Token>& markup) const;
-  Result<std::vector<Token>> encode_pieces(std::span<const Piece> pieces, bool add_special,
-                                           Part part, std::string_view source = {}) const;
+  Result<std::vector<Token>> encode_pieces(std::span<const Piece> pieces,
+                                           const TokenizeOptions& options,
+                                           std::string_view source = {}) const;
   Result<void> encode_between(std::string_view text, bool starts_text,
                               const std::set<Token>& markup, std::vector<Token>* out) const;
 
@@ -306,19 +307,19 @@ Result<void> VocabularyTokenizer::encode_between(std::string_view text, bool sta
 }
 
 Result<std::vector<Token>> VocabularyTokenizer::encode_pieces(std::span<const Piece> pieces,
-                                                              bool add_special, Part part,
+                                                              const TokenizeOptions& options,
                                                               std::string_view source) const {
   std::string joined;
   std::vector<Span> runs;  // of template pieces, neighbours taken together
   size_t end = 0;
   for (const Piece& piece : pieces) {
     if (pieces.size() > 1) joined += piece.text;
-    const size_t begin = std::exchange(end, end + piece.text.size());
-    if (!piece.is_template || begin == end) continue;
-    if (!runs.empty() && runs.back().end == begin) {
+    const size_t start = std::exchange(end, end + piece.text.size());
+    if (!piece.is_template || start == end) continue;
+    if (!runs.empty() && runs.back().end == start) {
       runs.back().end = end;
     } else {
-      runs.push_back({begin, end});
+      runs.push_back({start, end});
     }
   }
   if (end > kMaxText) {
@@ -336,19 +337,18 @@ Result<std::vector<Token>> VocabularyTokenizer::encode_pieces(std::span<const Pi
   }
 
   std::vector<Token> out;
-  if (part == Part::kLater) add_special = false;
-  if (add_special && first_) out.push_back(*first_);
+  const bool begin = options.begin && !options.continued && first_;
+  if (begin) out.push_back(*first_);
   size_t done = 0;
   for (const Match& match : control_tokens(text, runs, markup)) {
     CULET_TRY_VOID(encode_between(text.substr(done, match.begin - done),
-                                  part != Part::kLater || done > 0, markup, &out));
+                                  !options.continued || done > 0, markup, &out));
     out.push_back(match.token);
     done = match.begin + match.size;
   }
-  CULET_TRY_VOID(encode_between(text.substr(done), part != Part::kLater || done > 0, markup, &out));
-  if (!add_special) return out;
-  if (first_ && out.size() > 1 && out[1] == *first_) out.erase(out.begin());
-  if (part == Part::kWhole && last_ && (out.empty() || out.back() != *last_)) out.push_back(*last_);
+  CULET_TRY_VOID(encode_between(text.substr(done), !options.continued || done > 0, markup, &out));
+  if (begin && out.size() > 1 && out[1] == *first_) out.erase(out.begin());
+  if (options.end && last_ && (out.empty() || out.back() != *last_)) out.push_back(*last_);
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "culet/result.h"
 #include "culet/token.h"
+#include "culet/vocabulary.h"
 
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@
 namespace culet::text {
 
 using culet::Token;
+using culet::TokenizeOptions;
 using culet::TokenKind;
 
 // What a file says about its vocabulary; views stay owned by the caller until make_tokenizer
@@ -38,19 +40,6 @@ struct Vocabulary {
   std::optional<bool> remove_extra_whitespaces;  // "t5"
 };
 
-// Where in a longer text a part stands, for texts that come bit by bit.
-enum class Part : uint8_t {
-  kWhole,
-  kFirst,  // no EOS behind it
-  kLater,  // nothing is added: neither special tokens nor a leading space
-};
-
-struct TokenizeOptions {
-  bool add_special = true;     // BOS / EOS as the file asks; never doubles a BOS already spelled
-  bool parse_special = false;  // text that spells a control token becomes that token
-  Part part = Part::kWhole;
-};
-
 class Tokenizer {
  public:
   // Errors: kCorrupt (sizes, kinds, merges that break the format), kUnsupported (unknown model).
@@ -58,19 +47,19 @@ class Tokenizer {
   static Result<std::shared_ptr<const Tokenizer>> make(const Vocabulary& vocabulary);
   virtual ~Tokenizer() = default;
 
+  // As culet::Vocabulary::tokenize.
   virtual Result<std::vector<Token>> tokenize(std::string_view text,
-                                              TokenizeOptions options) const = 0;
+                                              const TokenizeOptions& options) const = 0;
   // Pieces of a rendered chat: special tokens are honoured in template pieces only, and so are the
   // user-defined tokens that mark the template's format (<tool_call>, <|"|>): those whose text,
-  // between punctuation, a template piece or `source`, the text of the template, spells. BOS as
-  // add_special; one that the template itself wrote is not doubled. No EOS is added: a prompt is
-  // there to be continued.
+  // between punctuation, a template piece or `source`, the text of the template, spells. BOS if
+  // `begin`; one that the template itself wrote is not doubled. No EOS is added: a prompt is there
+  // to be continued.
   struct Piece {
     std::string_view text;
     bool is_template;
   };
-  virtual Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces,
-                                                     bool add_special,
+  virtual Result<std::vector<Token>> tokenize_pieces(std::span<const Piece> pieces, bool begin,
                                                      std::string_view source = {}) const = 0;
 
   virtual int32_t size() const = 0;  // tokens in the vocabulary
